@@ -49,7 +49,7 @@ def gate(
     evidence = Evidence(
         whole(records),
         records,
-        lambda signature: [r for r in history if signature in (r.signature, r.formerly)],
+        lambda signature: [r for r in history if signature == r.signature],
     )
     return judge.judge([installation(*requirements)], evidence)
 

@@ -17,7 +17,7 @@ from flacheck.evidence.analysis.order import by_version
 from flacheck.evidence.analysis.standing import Standing
 from flacheck.evidence.analysis.standings import standing
 from flacheck.evidence.analysis.summary import Summary, summarise
-from flacheck.model import KeySet, Question, Record, RequestedCells, Verdict, digest
+from flacheck.model import Finding, KeySet, Question, Record, RequestedCells, Verdict, digest
 from flacheck.pipeline.fallbacks.alternatives import fallbacks
 from flacheck.store import Store
 from flacheck.subjects.inputs.extents import extents, of_cells
@@ -91,7 +91,7 @@ def failure(
     fields = {
         "code": code,
         "message": line,
-        "signature": rules.computed_again(f"{code}:ttgir:-:", line),
+        "signature": rules.signature(Finding(code, "", line), "ttgir"),
         "findings": (finding,),
     }
     return record("fails", **{**fields, **more})

@@ -374,33 +374,21 @@ def is_silent(attempt: Attempt) -> bool:
 def is_still_good(record: Record, timeout: float | None, memory_mb: int) -> bool:
     """Return True for a verdict, and for an unknown whose limit still holds.
 
-    The machine's errors that an older flacheck stored as failures are compiled again. Every other
-    unknown has its cause in the machine (a compiler that was absent or killed, a failure that did
-    not repeat), and that cause may be gone.
+    Every other unknown has its cause in the machine (a compiler that was absent or killed, a
+    failure that did not repeat), and that cause may be gone.
     """
-    if record.verdict is Verdict.FAILS:
-        return not _is_host_error(record)
     if record.verdict is not Verdict.UNKNOWN:
         return True
     if record.code == "FC901":
         return record.seconds >= (timeout or _MINIMUM_TIMEOUT)
     if record.code == _OUT_OF_MEMORY:
-        # A process that the system killed did not reach flacheck's limit. Older records name no
-        # limit.
+        # A process that the system killed did not reach flacheck's limit.
         facts: Mapping[str, Any] = {}
         if record.findings:
             facts = record.findings[0]["facts"]
         limit: float = facts.get(_LIMIT, memory_mb)
         return not facts.get("killed") and limit >= memory_mb
     return False
-
-
-def _is_host_error(record: Record) -> bool:
-    """Return True for a failure that an older flacheck did not recognise as the machine's error."""
-    if record.code != rules.UNCLASSIFIED:
-        return False
-    findings = rules.read(record.message, is_failed=True)
-    return bool(findings) and rules.RULES[findings[0].code].effect == "unknown"
 
 
 def request(cell: Cell) -> Json:

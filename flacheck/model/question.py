@@ -46,8 +46,7 @@ class KeySet:
     `kernels` maps each cell's key to its kernel's name. `made_up` are the keys of launches whose
     arguments flacheck's driver invented and which nothing else in the question made. `alternatives`
     maps a cell's key to those of its launch's other configurations, in the order in which they run
-    if the autotuner skips the cell's own. `extent` holds all launches of the question; a store of
-    an older flacheck has none.
+    if the autotuner skips the cell's own. `extent` holds all launches of the question.
     """
 
     kernels: Mapping[str, str]

@@ -87,9 +87,7 @@ class RecordDocument(CellDocument, frozen=True):
 class Record:
     """cell + attempt + verdict + findings; JSON flattens the cell into the record.
 
-    `formerly` is the signature under which an older flacheck stored the record, if it differs:
-    waivers and baselines of that time contain it. It is not in JSON. `shared_cache` is the place
-    of the shared cache that the record came from.
+    `shared_cache` is the place of the shared cache that the record came from.
     """
 
     cell: Cell
@@ -107,7 +105,6 @@ class Record:
     cached: bool
     resources: Mapping[str, Any]
     cpu_seconds: float | None = None
-    formerly: str | None = None
     shared_cache: str | None = None
 
     @property
@@ -116,7 +113,7 @@ class Record:
 
     @property
     def compile_seconds(self) -> float:
-        """The CPU time, which does not depend on other processes; the wall time of old records."""
+        """The CPU time, which depends on no other process; without one the wall time."""
         if self.cpu_seconds is None:
             return self.seconds
         return self.cpu_seconds

@@ -20,7 +20,6 @@ from flacheck.evidence.analysis.observation import BLOCK, observe, take_apart
 from flacheck.evidence.analysis.slow import slow_compiles
 from flacheck.model import (
     Cell,
-    Corpus,
     Cut,
     Imported,
     Kernel,
@@ -277,9 +276,12 @@ def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Resolve
         UsageError: If source or options are not admitted, or a package is not installed.
     """
     cell = record.cell
-    if isinstance(cell.kernel.origin, Unrecorded):
-        cell = _of_older(record, trust)
     origin = cell.kernel.origin
+    if isinstance(origin, Unrecorded):
+        raise UsageError(
+            f"{record.key[:12]} ({record.kernel}) is stored without its source, and cannot be "
+            "compiled again: run `flacheck scan` for it once more"
+        )
     if not isinstance(origin, Unit):
         _check_options(cell)
     if isinstance(origin, Cut):
@@ -398,28 +400,3 @@ def _corpus_kernel(name: str) -> Kernel:
     if source is None:
         raise UsageError(f"{name} was removed from flacheck; see `flacheck list kernels`")
     return source.kernel
-
-
-def _of_older(record: Record, trust: bool) -> Cell:
-    """Return the cell of an old record without one, if a likely kernel leads to its key."""
-    kernel = _likely_kernel(record, trust)
-    if kernel is not None:
-        for stage, until in (("compile", None), ("autotune", None), ("compile", record.stage)):
-            cell = replace(record.cell, kernel=kernel, stage=stage, until=until)
-            if cell.key == record.key:
-                return cell
-    raise UsageError(
-        f"{record.key[:12]} ({record.kernel}) was stored by an older flacheck, without its source, "
-        "and cannot be compiled again: run `flacheck scan` for it once more"
-    )
-
-
-def _likely_kernel(record: Record, trust: bool) -> Kernel | None:
-    if record.how == Corpus.how:
-        return _corpus_kernel(record.kernel)
-    if record.how != Stubbed.how or not record.package:
-        return None
-    module, _, qualname = record.kernel.partition(":")
-    kernel = Kernel(record.kernel, record.package, "", Stubbed(module, qualname))
-    package = _package_of(kernel, trust)
-    return replace(kernel, digest=_package_digest(kernel, package))

@@ -234,10 +234,7 @@ def waiver_item(judgement: JudgedWaiver) -> str:
         WaiverUse.MENDED: "is no longer needed, because its cells compile again: remove it",
         WaiverUse.UNUSED: "waives nothing that was tried",
     }
-    line = f"{entry.about} {text[judgement.use]} ({entry.reason})"
-    if judgement.renamed:
-        line += f"; its signature is {' and '.join(judgement.renamed)} today: write that"
-    return line
+    return f"{entry.about} {text[judgement.use]} ({entry.reason})"
 
 
 def _suggestions(result: Gate, strict: bool) -> Iterator[str]:

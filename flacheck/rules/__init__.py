@@ -13,6 +13,5 @@ from flacheck.rules.decisive import decisive as decisive
 from flacheck.rules.decisive import is_wrapper as is_wrapper
 from flacheck.rules.measurements import over_limits as over_limits
 from flacheck.rules.measurements import slow as slow
-from flacheck.rules.signature import computed_again as computed_again
 from flacheck.rules.signature import normalise as normalise
 from flacheck.rules.signature import signature as signature

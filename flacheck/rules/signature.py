@@ -3,7 +3,6 @@
 import hashlib
 import re
 from collections.abc import Callable
-from functools import lru_cache
 
 from flacheck.model import MESSAGE_LIMIT, Finding
 
@@ -131,18 +130,6 @@ def signature(finding: Finding, stage: str | None) -> str:
     The hash is of the message's first line.
     """
     return f"{finding.code}:{stage or '-'}:{finding.function or '-'}:{_hash(finding.message)}"
-
-
-@lru_cache(maxsize=4096)
-def computed_again(signature: str, message: str) -> str:
-    """Return a stored signature as this version of flacheck computes it from its stored message.
-
-    An older version may have removed other noise.
-    """
-    head = signature.rpartition(":")[0]
-    if not head or not message:
-        return signature
-    return f"{head}:{_hash(message)}"
 
 
 def _hash(message: str) -> str:

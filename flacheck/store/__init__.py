@@ -8,7 +8,6 @@ returns.
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import sqlite3
 import time
@@ -20,7 +19,6 @@ from typing import Any
 
 from msgspec import convert
 
-from flacheck import rules
 from flacheck.errors import UsageError
 from flacheck.model import (
     Cell,
@@ -50,7 +48,7 @@ class StoredRun:
     """One run with its time, environment, question and command.
 
     `environment` holds flacheck, python and platform; `matrix` is the usual name of the run's
-    subject; `question` is None in a store of an older flacheck.
+    subject; `question` is None for a run that has none.
     """
 
     id: str
@@ -83,10 +81,7 @@ class Store(StoreFile):
                 path.parent.mkdir(parents=True, exist_ok=True)
             elif not path.exists():
                 raise missing(path)
-            store = Store(path, connect(path, create))
-        if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
-            store._merge_side_stores()
-        return store
+            return Store(path, connect(path, create))
 
     def __enter__(self) -> Store:
         return self
@@ -242,16 +237,16 @@ class Store(StoreFile):
                 count += db.execute(sql, (run, *chunk)).rowcount
         return count
 
-    def merge(self, *others: Store, purpose: Purpose | None = None) -> list[int]:
+    def merge(self, *others: Store) -> list[int]:
         """Copy runs and records of other stores and return the number of new records of each.
 
-        The runs get the purpose `purpose`, if given. Merging twice changes nothing. Every row is
-        checked before it is copied; if one is damaged, nothing of any store is copied.
+        Merging twice changes nothing. Every row is checked before it is copied; if one is damaged,
+        nothing of any store is copied.
         """
         with self._transaction() as db:
-            return [self._take_over(db, other, purpose) for other in others]
+            return [self._take_over(db, other) for other in others]
 
-    def _take_over(self, db: sqlite3.Connection, other: Store, purpose: Purpose | None) -> int:
+    def _take_over(self, db: sqlite3.Connection, other: Store) -> int:
         key_sets = self._take_key_sets(db, other)
         marks = queries.marks(queries.RUN.split())
         for row in other._rows(f"SELECT {queries.RUN} FROM runs"):
@@ -260,11 +255,7 @@ class Store(StoreFile):
                 with form.check_row(other.path, "the question of the run", run.id):
                     if request.keys is not None and request.keys not in key_sets:
                         raise ValueError(f"its keys {request.keys} are not stored")
-            *fields, its_purpose, question = row
-            if purpose is not None:
-                its_purpose = purpose.value
-            values = (*fields, its_purpose, question)
-            db.execute(f"INSERT OR IGNORE INTO runs ({queries.RUN}) VALUES ({marks})", values)
+            db.execute(f"INSERT OR IGNORE INTO runs ({queries.RUN}) VALUES ({marks})", row)
         for name, body in other._rows("SELECT id, body FROM kernels"):
             with form.check_row(other.path, "the kernel", name):
                 form.kernel(body)
@@ -328,20 +319,6 @@ class Store(StoreFile):
             fallbacks += [(package, plain) for package, plain in found_for.get(name, ())]
         return fallbacks
 
-    def _merge_side_stores(self) -> None:
-        """Merge the separate stores that an older flacheck kept within this one's folder.
-
-        The old file is renamed once all of it is copied, and kept.
-        """
-        for purpose in queries.ASIDE:
-            old = self.path.parent / purpose.value / FILE
-            if not old.is_file():
-                continue
-            with Store.open(old.parent) as other:
-                self.merge(other, purpose=purpose)
-            with explain_errors(old):
-                old.rename(old.with_name(f"{FILE}.merged"))
-
     # Cells
 
     def add_cells(self, cells: Iterable[Cell]) -> None:
@@ -401,17 +378,6 @@ class Store(StoreFile):
         with form.check_row(self.path, "the set of keys", request.keys):
             ((body,),) = self._rows("SELECT body FROM key_sets WHERE digest = ?", request.keys)
             return form.key_set(body)
-
-    def places_of(self, run: str) -> Iterator[tuple[str, str, str]]:
-        """Yield (key, toolchain, target) of each record of a run."""
-        sql = (
-            "SELECT r.id, r.key, json_extract(r.body, '$.toolchain'),"
-            " json_extract(r.body, '$.target') FROM run_records m JOIN records r ON r.id = m.record"
-            " WHERE m.record > ? AND m.run = ? ORDER BY m.record"
-        )
-        for _, *place in self._read_pages(sql, run, has_order=True):
-            key, toolchain, target = place
-            yield key, toolchain, target
 
     def current(self, keys: Iterable[str]) -> Iterator[Record]:
         """Yield the latest record of each of these keys that any scan made or reused."""
@@ -480,15 +446,12 @@ class Store(StoreFile):
 
     def failed_with(self, signature: str) -> list[Record]:
         """Return every record that failed with this signature, superseded ones too."""
-        # An older flacheck may have computed the hash at its end differently.
-        head = json.dumps(signature.rpartition(":")[0], ensure_ascii=False).removesuffix('"')
         sql = (
             f"{queries.RECORDS_WHERE} r.verdict = 'fails' AND instr(r.body, ?)"
             f" AND {queries.IN_A_SCAN.format(record='r')}"
         )
-        rows = self._rows(sql, f'"signature":{head}')
-        records = (self._record(row, cached=False) for row in rows)
-        return [each for each in records if signature in (each.signature, each.formerly)]
+        rows = self._rows(sql, f'"signature":{json.dumps(signature, ensure_ascii=False)}')
+        return [self._record(row, cached=False) for row in rows]
 
     def find(self, prefix: str) -> list[Record]:
         """Return the latest record of every key that begins with `prefix`.
@@ -523,13 +486,11 @@ class Store(StoreFile):
         with form.check_row(self.path, "the record", str(body)[:60]):
             plain = {**form.record(body), "cached": cached}
             if kernel is None or stage is None:
-                return _with_current_signature(Record.from_json(plain))
+                return Record.from_json(plain)
             if kernel not in self._kernels:
                 ((source,),) = self._rows("SELECT body FROM kernels WHERE id = ?", kernel)
                 self._kernels[kernel] = form.kernel(source)
-            return _with_current_signature(
-                Record.from_json(plain, self._kernels[kernel], stage, until)
-            )
+            return Record.from_json(plain, self._kernels[kernel], stage, until)
 
     def _run(self, row: tuple[Any, ...]) -> StoredRun:
         run, started, finished, matrix, environment, context, purpose, question = row
@@ -549,16 +510,6 @@ class Store(StoreFile):
                 Purpose(purpose),
                 stored_question,
             )
-
-
-def _with_current_signature(record: Record) -> Record:
-    """Return the record with its signature as this flacheck computes it."""
-    if record.signature is None:
-        return record
-    signature = rules.computed_again(record.signature, record.message)
-    if signature == record.signature:
-        return record
-    return record.with_(signature=signature, formerly=record.signature)
 
 
 def _insert(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:

@@ -10,60 +10,35 @@ from pathlib import Path
 
 from flacheck.errors import StoreError, UsageError
 
-SCHEMA = 4
+# The number of the tables' form, in the file's `user_version`.
+FORM = 4
 # A writer holds the file for milliseconds; after a minute it is considered hung.
 BUSY_SECONDS = 60.0
-
-TABLES = (
-    "CREATE TABLE runs (id TEXT PRIMARY KEY, started TEXT NOT NULL, finished TEXT, matrix TEXT,"
-    " environment TEXT NOT NULL, context TEXT NOT NULL)",
-    "CREATE TABLE records (id INTEGER PRIMARY KEY, key TEXT NOT NULL, run TEXT NOT NULL,"
-    " added REAL NOT NULL, verdict TEXT NOT NULL, body TEXT NOT NULL)",
-    "CREATE INDEX records_by_key ON records (key, added, id)",
-    "CREATE TRIGGER records_stay BEFORE UPDATE ON records"
-    " BEGIN SELECT RAISE(ABORT, 'records are immutable'); END",
-    "CREATE TABLE run_records (run TEXT NOT NULL, record INTEGER NOT NULL,"
-    " PRIMARY KEY (run, record)) WITHOUT ROWID",
-)
-
-# Schema 2 added the kernel and the last stage of a cell; a record holds the rest.
-CELL_TABLES = (
-    "CREATE TABLE kernels (id TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE cells (key TEXT PRIMARY KEY, kernel TEXT NOT NULL, stage TEXT NOT NULL,"
-    " until TEXT) WITHOUT ROWID",
-)
-
-# Schema 3 added the command and the question of a run, and an index of memberships by record.
-RUN_COLUMNS = (
-    "ALTER TABLE runs ADD COLUMN purpose TEXT NOT NULL DEFAULT 'scan'",
-    "ALTER TABLE runs ADD COLUMN question TEXT",
-    "UPDATE runs SET purpose = json_extract(context, '$.purpose')"
-    " WHERE json_extract(context, '$.purpose') IS NOT NULL",
-    "CREATE INDEX run_records_by_record ON run_records (record, run)",
-)
-# Schema 4 added the keys of a question on a toolchain and target. Shards, and repeated scans, share
-# one row.
-KEY_SETS = ("CREATE TABLE key_sets (digest TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",)
-MIGRATIONS = (TABLES, CELL_TABLES, RUN_COLUMNS, KEY_SETS)
 
 # Columns of an index by place. A damaged body is left out here; its reader names it.
 TOOLCHAIN, TARGET = (
     f"CASE WHEN json_valid(body) THEN json_extract(body, '$.{name}') END"
     for name in ("toolchain", "target")
 )
-# Indexes for stores of a million records. They leave the schema's number as it is, since
-# an older flacheck maintains them too.
-INDEXES = (
-    "CREATE INDEX IF NOT EXISTS records_latest ON records (key, added, id, verdict)",
-    f"CREATE INDEX IF NOT EXISTS records_by_place ON records ({TOOLCHAIN}, {TARGET})",
-    "DROP INDEX IF EXISTS records_by_key",
-)
-
-# An older file that cannot be written is read as if it had been migrated.
-_READ_AS_NEW = (
-    "CREATE TEMP VIEW runs AS SELECT id, started, finished, matrix, environment, context,"
-    " coalesce(json_extract(context, '$.purpose'), 'scan') AS purpose, NULL AS question"
-    " FROM main.runs"
+TABLES = (
+    "CREATE TABLE runs (id TEXT PRIMARY KEY, started TEXT NOT NULL, finished TEXT, matrix TEXT,"
+    " environment TEXT NOT NULL, context TEXT NOT NULL, purpose TEXT NOT NULL, question TEXT)",
+    "CREATE TABLE records (id INTEGER PRIMARY KEY, key TEXT NOT NULL, run TEXT NOT NULL,"
+    " added REAL NOT NULL, verdict TEXT NOT NULL, body TEXT NOT NULL)",
+    "CREATE TRIGGER records_stay BEFORE UPDATE ON records"
+    " BEGIN SELECT RAISE(ABORT, 'records are immutable'); END",
+    "CREATE TABLE run_records (run TEXT NOT NULL, record INTEGER NOT NULL,"
+    " PRIMARY KEY (run, record)) WITHOUT ROWID",
+    # The kernel and the last stage of a cell; a record holds the rest.
+    "CREATE TABLE kernels (id TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE cells (key TEXT PRIMARY KEY, kernel TEXT NOT NULL, stage TEXT NOT NULL,"
+    " until TEXT) WITHOUT ROWID",
+    # The keys of a question on a toolchain and target. Shards, and repeated scans, share one row.
+    "CREATE TABLE key_sets (digest TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX run_records_by_record ON run_records (record, run)",
+    # For stores of a million records.
+    "CREATE INDEX records_latest ON records (key, added, id, verdict)",
+    f"CREATE INDEX records_by_place ON records ({TOOLCHAIN}, {TARGET})",
 )
 
 _FULL = (
@@ -114,9 +89,9 @@ def explain_errors(path: Path) -> Iterator[None]:
 
 def connect(path: Path, create: bool) -> sqlite3.Connection:
     """Return the open, checked file of the store; `create` makes a missing one."""
-    connection, writable = _open(path, create)
+    connection = _open(path, create)
     try:
-        _prepare(connection, path, create, writable)
+        _prepare(connection, path, create)
     except BaseException:
         connection.close()
         raise
@@ -138,8 +113,8 @@ def _find_advice(error: Exception) -> str:
     return next(fitting, "SQLite rejects it")
 
 
-def _open(path: Path, create: bool) -> tuple[sqlite3.Connection, bool]:
-    """Return the connection, and True if it can write."""
+def _open(path: Path, create: bool) -> sqlite3.Connection:
+    """Return the connection, which writes only if the file and its folder allow it."""
     writable = create or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
     if create:
         mode = "?mode=rwc"
@@ -151,86 +126,55 @@ def _open(path: Path, create: bool) -> tuple[sqlite3.Connection, bool]:
         # A reader of a WAL file writes beside it, unless the file is declared immutable.
         mode = "?mode=ro&immutable=1"
     uri = path.absolute().as_uri() + mode
-    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
-    return connection, writable
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, create: bool, writable: bool) -> None:
-    schema = _read_schema(connection, path)
-    if not schema:
+def _prepare(connection: sqlite3.Connection, path: Path, create: bool) -> None:
+    if not _has_tables(connection, path):
         if not create:
             raise missing(path)
         _write_ahead(connection)
-    if schema < SCHEMA and writable:
-        _migrate(connection)
-    elif schema < SCHEMA:
-        # Temporary tables supply the missing ones, for this connection alone.
-        lacking: tuple[str, ...] = KEY_SETS
-        if schema < 2:
-            lacking = (*CELL_TABLES, *KEY_SETS)
-        for statement in lacking:
-            connection.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE"))
-        if schema < 3:
-            connection.execute(_READ_AS_NEW)
-    if writable:
-        _index(connection)
+        _make_tables(connection)
     connection.execute("PRAGMA synchronous = FULL")
 
 
-def _read_schema(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the file's schema, 0 for a new one.
+def _has_tables(connection: sqlite3.Connection, path: Path) -> bool:
+    """Return True for a store, False for a new file.
 
-    Raises StoreError for another kind of file and for a later schema, before any change.
+    Raises StoreError for another kind of file and for a store of another form.
     """
     # One snapshot for both queries: another scan may be creating the tables.
     connection.execute("BEGIN")
     try:
-        schema = _read_version(connection)
+        form = _read_form(connection)
         rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         tables = {name for (name,) in rows}
     finally:
         connection.execute("ROLLBACK")
-    if schema > SCHEMA:
-        raise StoreError(
-            f"{path} was written by a newer flacheck (schema {schema}, this one supports {SCHEMA}):"
-            " upgrade flacheck, or name another folder with --store"
-        )
-    if (tables or schema) and not (schema and tables >= {"runs", "records", "run_records"}):
+    if not tables and not form:
+        return False
+    if not tables >= {"runs", "records", "run_records"} or not form:
         raise StoreError(f"{path} is not a flacheck store: name another folder with --store")
-    return schema
+    if form != FORM:
+        raise StoreError(
+            f"{path} is a store of form {form}, and this flacheck reads form {FORM}: name another "
+            "folder with --store, or use the flacheck that wrote it"
+        )
+    return True
 
 
-def _read_version(connection: sqlite3.Connection) -> int:
+def _read_form(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _migrate(connection: sqlite3.Connection) -> None:
-    """Bring a new or older file to this schema, all steps or none.
-
-    An older file that cannot be written stays as it is, and readable.
-    """
+def _make_tables(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Another process may have migrated the file while this one waited.
-        for step in MIGRATIONS[_read_version(connection) :]:
-            for statement in step:
+        # Another process may have made them while this one waited.
+        if not _read_form(connection):
+            for statement in TABLES:
                 connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {SCHEMA}")
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-
-
-def _index(connection: sqlite3.Connection) -> None:
-    """Create the indexes of a store that lacks them: seconds for a million records, once."""
-    has_index = "SELECT 1 FROM sqlite_master WHERE name = 'records_by_place'"
-    if connection.execute(has_index).fetchone():
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for statement in INDEXES:
-            connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {FORM}")
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from flacheck.model import Purpose, Question, Record, RequestedCells, RequestedPlace, Verdict
+from flacheck.model import Purpose, Record, RequestedPlace, Verdict
 from flacheck.store import Store, StoredRun
 
-OLD = "the scan was stored by an older flacheck, which kept no question; scan again"
 UNFINISHED = "the capture of the package did not end; scan again"
 
 
@@ -24,7 +23,7 @@ def of_runs(store: Store, runs: Sequence[StoredRun]) -> list[RequestedPlace]:
     """
     places: dict[tuple[object, ...], RequestedPlace] = {}
     for run in runs:
-        for place in _places(store, run):
+        for place in _places(run):
             identity = (place.question.scope, place.request.place, place.request.keys, place.note)
             places.setdefault(identity, place)
     finished_captures = set()
@@ -41,29 +40,20 @@ def of_runs(store: Store, runs: Sequence[StoredRun]) -> list[RequestedPlace]:
 
 
 def in_force(store: Store) -> list[RequestedPlace]:
-    """Return the questions for a decision, each with its latest keys on every place.
-
-    Runs of an older flacheck count if no later scan has the same matrix.
-    """
+    """Return the questions for a decision, each with its latest keys on every place."""
     latest: dict[tuple[object, ...], RequestedPlace] = {}
     for run in reversed(store.runs()):
         # A compile with --until does not count for a question about complete compiles.
         if run.question and "until" in run.question.selection:
             continue
-        for place in _places(store, run):
+        for place in _places(run):
             identity = (place.question.scope, place.request.place)
             later = latest.get(identity)
             # An earlier finished capture is better than one that did not end.
             if later is None or (later.note == UNFINISHED and place.request.keys):
                 latest[identity] = place
-    newer = set()
-    for place in latest.values():
-        if place.note != OLD:
-            newer.add((place.question.about, place.request.place))
     remaining: dict[tuple[object, ...], RequestedPlace] = {}
     for (scope, where), place in latest.items():
-        if place.note == OLD and (place.question.about, where) in newer:
-            continue
         # A copy of a launches file is the same question.
         remaining.setdefault((place.request.keys or scope, where), place)
     return _with_keys(store, remaining.values())
@@ -131,25 +121,11 @@ def unfinished_shards(store: Store) -> list[tuple[str, str, str]]:
     return shards
 
 
-def _places(store: Store, run: StoredRun) -> Iterator[RequestedPlace]:
-    if run.purpose is not Purpose.SCAN:
+def _places(run: StoredRun) -> Iterator[RequestedPlace]:
+    if run.purpose is not Purpose.SCAN or run.question is None:
         return
-    question = run.question
-    if question is None or any(each.cells and not each.keys for each in question.asked):
-        yield from _answered_places(store, run)
-        return
-    for request in question.asked:
+    for request in run.question.asked:
         note = ""
         if request.keys is None:
             note = UNFINISHED
-        yield RequestedPlace(question, request, None, note=note)
-
-
-def _answered_places(store: Store, run: StoredRun) -> Iterator[RequestedPlace]:
-    """Yield the places of a run without a stored question, from its records."""
-    about = run.matrix or f"run {run.id}"
-    keys_on: dict[tuple[str, str], list[str]] = {}
-    for key, toolchain, target in store.places_of(run.id):
-        keys_on.setdefault((toolchain, target), []).append(key)
-    for place, keys in keys_on.items():
-        yield RequestedPlace(Question(about), RequestedCells(*place), None, tuple(keys), OLD)
+        yield RequestedPlace(run.question, request, None, note=note)

@@ -69,7 +69,7 @@ def remove_stale(where: str) -> None:
             # In a folder that all users share, anyone may make a link of that name.
             if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
                 continue
-            # A folder without a lock file belongs to another program or an older flacheck.
+            # A folder without a lock file belongs to another program.
             handle = os.open(outer / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flacheck.engine.judge import judge
-from flacheck.engine.loop import is_still_good
 from flacheck.evidence.analysis.observation import observe
 from flacheck.evidence.analysis.untested_cells import why_untested
 from flacheck.model import Attempt, Outcome, Resources, Stubbed, Verdict
@@ -57,14 +56,6 @@ def test_a_known_failure_of_a_made_up_call_is_one() -> None:
     removal = replace(ODD, log=REMOVAL, exception=("AttributeError",))
     assert judge(made_up(True), removal).verdict is Verdict.FAILS
     assert judge(made_up(True), replace(ODD, stage="ttgir")).verdict is Verdict.FAILS
-
-
-def test_a_stored_failure_that_was_the_machines_is_compiled_again() -> None:
-    """An older flacheck had no rule for it; another failure without a rule stays."""
-    no_name = judge(fake.cell("k"), replace(ODD, stage="llir"))
-    assert no_name.code == "FC000"
-    assert is_still_good(no_name, None, 512)
-    assert not is_still_good(no_name.with_(message="OSError: [Errno 27] File too large"), None, 512)
 
 
 def test_a_kernel_that_no_launch_fits_fails() -> None:

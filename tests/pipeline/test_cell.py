@@ -313,15 +313,10 @@ def test_a_kernel_that_changed_since_is_taken_as_it_is_now(store: Store, some: l
     assert "has changed since" in cell.warnings[0]
 
 
-def test_a_record_without_its_cell_is_rebuilt_when_its_key_comes_out(
-    store: Store, some: list[Cell]
-) -> None:
-    """A record of the first release's stores is rebuilt; a cut kernel's is not."""
+def test_a_record_without_its_cell_is_refused(store: Store, some: list[Cell]) -> None:
+    """The message names the command that stores its source."""
     store.add_many(store.begin_run({}), [judge_as(some[0])])
-    assert resolve_cell(some[0].key, Selection(), store, Purpose.REPRO).cell == some[0]
-    cut = replace(some[1], kernel=Kernel("m:k", None, "1" * 32, Cut(CUT, "k")))
-    store.add_many(store.begin_run({}), [judge_as(cut)])
-    assert "stored by an older flacheck" in refuse(store, cut.key)[0]
+    assert "stored without its source" in refuse(store, some[0].key)[0]
 
 
 def test_source_in_a_store_is_believed_no_more_than_in_a_file(

@@ -69,16 +69,6 @@ def test_only_scans_ask(store: Store) -> None:
     assert questions.of_runs(store, [store.run(run)]) == []
 
 
-def test_a_run_of_an_older_flacheck_is_partial_until_it_is_asked_again(store: Store) -> None:
-    """Its number of missing cells is unknown, since the run has no question."""
-    store.add_many(store.begin_run({}, "seeds", {}), CELLS[:2])
-    assert progress(store) == [("seeds", "2/?", False)]
-    (place,) = questions.in_force(store)
-    assert place.note == questions.OLD
-    begin(store, CELLS[:2], CELLS[:2])
-    assert progress(store) == [("seeds", "2/2", True)]
-
-
 def test_a_capture_that_did_not_end_asks_nobody_knows_what(store: Store) -> None:
     """Its progress is unknown until a later capture ends; an earlier complete scan stays valid."""
     open_question = Question("fla==1", asked=(RequestedCells("triton==3.2.0", "sm90"),))

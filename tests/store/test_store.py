@@ -28,11 +28,10 @@ from flacheck.model import (
     Question,
     Record,
     RequestedCells,
-    Unrecorded,
     Verdict,
 )
 from flacheck.model.question import key_sets
-from flacheck.store import FILE, Store, database
+from flacheck.store import Store, database
 from flacheck.store.database import TARGET, TOOLCHAIN
 from tests.forked import Script
 from tests.made_records import failure, record
@@ -319,28 +318,6 @@ def _record_of(**more: Any) -> tuple[Cell, Record]:
     return cell, judge.judge(cell, Attempt(Outcome.FINISHED))
 
 
-def _to_schema_2(db: sqlite3.Connection) -> None:
-    """Take away what schemas 3 and 4 added."""
-    db.execute("DROP TABLE key_sets")
-    db.execute("DROP INDEX run_records_by_record")
-    db.execute("ALTER TABLE runs DROP COLUMN purpose")
-    db.execute("ALTER TABLE runs DROP COLUMN question")
-    db.execute("PRAGMA user_version = 2")
-
-
-def _of_schema_1(directory: Path, *records: Record) -> Path:
-    """A store as the first release made it: records, and no cells."""
-    with Store.open(directory) as store:
-        store.add_many(store.begin_run(ENVIRONMENT), records)
-    with sqlite3.connect(directory / "flacheck.sqlite") as db:
-        _to_schema_2(db)
-        for table in ("cells", "kernels"):
-            db.execute(f"DROP TABLE {table}")
-        db.execute("PRAGMA user_version = 1")
-    db.close()
-    return directory / "flacheck.sqlite"
-
-
 @pytest.mark.parametrize("more", [{}, {"stage": "autotune", "options": {}}, {"until": "ttgir"}])
 def test_a_cell_comes_back_from_its_record(store: Store, more: dict[str, Any]) -> None:
     """Kernel with source, launch, options, stages: the same key, so the same compile."""
@@ -374,71 +351,6 @@ def test_merging_takes_cells_over(store: Store, tmp_path: Path) -> None:
         assert store.merge(shard) == [1]
         assert store.merge(shard) == [0]
     assert store.find(cell.key)[0].cell == cell
-
-
-def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
-    """Its records stay, without their cells; new cells are kept."""
-    cell, original = _record_of()
-    path = _of_schema_1(tmp_path / "old", original)
-    with Store.open(path.parent) as store:
-        (copy,) = store.latest()
-        assert copy.to_json() == original.to_json()
-        assert copy.cell.kernel.origin == Unrecorded("cut")
-        store.add_cells([cell])
-        assert list(store.latest()) == [original]
-    with sqlite3.connect(path) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (database.SCHEMA,)
-
-
-def test_a_store_of_the_first_schema_that_cannot_be_written_is_readable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It stays as it is, and merges into another."""
-    _, original = _record_of()
-    path = _of_schema_1(tmp_path / "old", original)
-    before = path.read_bytes()
-    # Root may write anywhere, so the system's result is replaced.
-    monkeypatch.setattr(database.os, "access", lambda file, mode: str(path.parent) not in str(file))
-    with Store.open(path.parent, create=False) as old, Store.open(tmp_path / "new") as new:
-        assert [copy.to_json() for copy in old.latest()] == [original.to_json()]
-        assert new.merge(old) == [1]
-    assert path.read_bytes() == before
-
-
-def test_a_store_of_the_second_schema_tells_scans_from_other_runs(tmp_path: Path) -> None:
-    """A bisection of the second schema is recognized by its context."""
-    with Store.open(tmp_path) as store:
-        scan = store.begin_run(ENVIRONMENT, "quick", {"kernels": []})
-        bisection = store.begin_run(ENVIRONMENT, "bisect", {"purpose": "bisect"})
-    with sqlite3.connect(tmp_path / "flacheck.sqlite") as db:
-        _to_schema_2(db)
-    db.close()
-    with Store.open(tmp_path) as store:
-        assert store.run("last").id == scan
-        assert store.run(scan).purpose is Purpose.SCAN
-        assert store.run(bisection).purpose is Purpose.BISECT
-        assert store.run(scan).question is None
-
-
-def test_what_lay_in_stores_of_its_own_comes_into_the_one_store(tmp_path: Path) -> None:
-    """Records of searches and trials keep their purpose and belong to no scan."""
-    with Store.open(tmp_path) as store:
-        scan = store.begin_run(ENVIRONMENT, "quick")
-        store.add(scan, _cell(1))
-    for number, side in enumerate(("fallbacks", "autotune"), 2):
-        with Store.open(tmp_path / side) as store:
-            store.add(store.begin_run(ENVIRONMENT, side), _cell(number))
-            store.begin_run(ENVIRONMENT, None, {"of": scan, "fallbacks": [["p==1", {"use": {}}]]})
-    with Store.open(tmp_path) as store:
-        assert _keys(store) == {_cell(1).key}
-        assert set(store.latest_records([_cell(2).key, _cell(3).key])) == {
-            _cell(2).key,
-            _cell(3).key,
-        }
-        assert store.fallbacks([scan]) == [("p==1", {"use": {}})]
-        assert store.run("last").id == scan
-    assert (tmp_path / "fallbacks" / "flacheck.sqlite.merged").is_file()
-    assert not (tmp_path / "fallbacks" / "flacheck.sqlite").exists()
 
 
 def test_what_a_search_compiled_answers_a_later_scan(store: Store) -> None:
@@ -490,16 +402,17 @@ def test_only_what_a_scan_asked_is_current(store: Store) -> None:
     assert [record.key for record in store.current([original.key])] == [original.key]
 
 
-def test_a_newer_schema_is_left_untouched(tmp_path: Path) -> None:
-    """A store of a later flacheck is refused with the way out, and not a byte of it changes."""
+@pytest.mark.parametrize("form", [1, database.FORM - 1, database.FORM + 1])
+def test_a_store_of_another_form_is_refused(form: int, tmp_path: Path) -> None:
+    """The message names two ways out, and the file stays as it is."""
     Store.open(tmp_path).close()
     path = tmp_path / "flacheck.sqlite"
     with sqlite3.connect(path) as db:
-        db.execute(f"PRAGMA user_version = {database.SCHEMA + 1}")
+        db.execute(f"PRAGMA user_version = {form}")
     db.close()
     before = path.read_bytes()
     for create in (True, False):
-        with pytest.raises(StoreError, match=r"written by a newer flacheck.*upgrade"):
+        with pytest.raises(StoreError, match=rf"of form {form}.*--store, or use the flacheck that"):
             Store.open(tmp_path, create=create)
     assert path.read_bytes() == before
 
@@ -584,25 +497,6 @@ def test_a_store_on_a_read_only_file_system_can_be_read(tmp_path: Path) -> None:
     output = _adder(script, tmp_path / "s", before=command).communicate(timeout=300)[0].splitlines()
     assert output[0] == "1"
     assert "cannot be opened" in output[1]
-
-
-def test_a_store_without_the_newer_indexes_gets_them(tmp_path: Path) -> None:
-    """An older flacheck made it, and may go on writing to it."""
-    with Store.open(tmp_path) as store:
-        store.add(store.begin_run({}), _cell(1))
-    with sqlite3.connect(tmp_path / FILE) as db:
-        db.execute("DROP INDEX records_latest")
-        db.execute("DROP INDEX records_by_place")
-        db.execute("CREATE INDEX records_by_key ON records (key, added, id)")
-        version = db.execute("PRAGMA user_version").fetchone()
-    with Store.open(tmp_path) as store:
-        assert store.keys_on("triton==3.2.0", "sm90") == {_cell(1).key: _cell(1).kernel}
-        assert store.keys_on("triton==3.2.0", "sm80") == {}
-    with sqlite3.connect(tmp_path / FILE) as db:
-        names = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
-        assert db.execute("PRAGMA user_version").fetchone() == version
-    assert {"records_latest", "records_by_place"} <= names
-    assert "records_by_key" not in names
 
 
 def test_deciding_and_places_read_indexes_alone(store: Store) -> None:

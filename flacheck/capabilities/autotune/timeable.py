@@ -26,10 +26,7 @@ def untimeable(tuned_launch: TunedLaunch) -> str | None:
     if recorded_launch is None:
         return "its launch was declared, not recorded, and so its tensors have no sizes"
     if recorded_launch.memory is None:
-        return (
-            "the launches file lacks the sizes of its tensors: "
-            "an earlier flacheck recorded it; capture it anew"
-        )
+        return "the launches file lacks the sizes of its tensors: record it with `flacheck capture`"
     for reason in _missing_facts(recorded_launch, recorded_launch.memory):
         return reason
     size = len(canonical(request(tuned_launch)))

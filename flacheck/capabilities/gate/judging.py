@@ -221,11 +221,6 @@ class Judge:
         for standing in evidence.baseline_standings:
             failing += standing.failing
         cells = [each for each in failing if waiver.covers(each)]
-        # A waiver by a kernel's name covers signatures of every flacheck release.
-        new_signatures = set()
-        for cell in cells:
-            if waiver.signature not in (None, cell.signature):
-                new_signatures.add(cell.signature or "")
         use = WaiverUse.UNUSED
         if waiver.has_expired(self.today):
             use = WaiverUse.EXPIRED
@@ -233,7 +228,7 @@ class Judge:
             use = WaiverUse.ACTIVE
         elif _compiles_again(waiver, evidence):
             use = WaiverUse.MENDED
-        return JudgedWaiver(waiver, use, len(cells), tuple(sorted(new_signatures)))
+        return JudgedWaiver(waiver, use, len(cells))
 
 
 def _releases(toolchains: Iterable[str]) -> tuple[str, ...]:

@@ -127,15 +127,11 @@ class WaiverUse(str, Enum):
 
 @dataclass(frozen=True)
 class JudgedWaiver:
-    """A waiver with the number of failing cells that it accepts.
-
-    `renamed` are the current signatures of failures that it names by those of an older flacheck.
-    """
+    """A waiver with the number of failing cells that it accepts."""
 
     waiver: Waiver
     use: WaiverUse
     cells: int = 0
-    renamed: tuple[str, ...] = ()
 
     @property
     def is_finding(self) -> bool:

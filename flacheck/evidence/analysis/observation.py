@@ -37,8 +37,8 @@ class ObservedCell:
 
     `call` is the launch with its options, `size` the shape, both as canonical JSON. `partial` marks
     a compile that was stopped on request before its last stage, `is_crash` an attempt that a signal
-    ended. `made_up` marks arguments that flacheck's driver invented; `reason` and `formerly` are
-    the record's; `api` is a name of Triton or of a module that the kernel's source uses and the
+    ended. `made_up` marks arguments that flacheck's driver invented; `reason` is the
+    record's; `api` is a name of Triton or of a module that the kernel's source uses and the
     release lacks. `instantiation` are the template arguments with which a
     C++ error occurs. If the question lists several configurations of this launch,
     `configuration_of` is the key of the cell that it requests.
@@ -66,7 +66,6 @@ class ObservedCell:
     reason: str | None = None
     is_crash: bool = False
     made_up: bool = False
-    formerly: str | None = None
     api: str | None = None
     instantiation: str | None = None
     configuration_of: str | None = None
@@ -196,7 +195,6 @@ def _observe(
         reason=once(record.reason),
         is_crash=record.signal is not None,
         made_up=made_up,
-        formerly=once(record.formerly),
         api=once(facts.get("api")),
         instantiation=once(facts.get("instantiation")),
         configuration_of=configuration_of,

@@ -34,8 +34,8 @@ class PartialPlace(JsonStruct, frozen=True):
 class Standing:
     """The result of a question on one toolchain and target, as far as it is known.
 
-    `requested_count` is the number of requested cells; it is None if unknown: in a store of an
-    older flacheck, or while a package is captured. `answered_count` of them have a current record.
+    `requested_count` is the number of requested cells; it is None if unknown, while a package
+    is captured. `answered_count` of them have a current record.
     `cells` are those that count, `untested_cells` those whose outcome flacheck's invented arguments
     may have caused; `further_cells` are configurations of the question's launches that count and
     that other runs compiled. `kernels` are all kernels of the question, answered or not; `extent`
@@ -210,7 +210,7 @@ class Standing:
             total = self.requested_count
             configs = self.question.selection.get("configs")
             if configs != ["own"] and (configs or "==" in self.question.about):
-                # An older flacheck did not store the number.
+                # Only the extent of a package's question has the number of all configurations.
                 total = None
             return Share(len(answered_keys), total)
         return Share(len(self._answered_in_extent), self.extent.configurations)

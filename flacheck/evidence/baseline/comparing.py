@@ -48,18 +48,12 @@ class BaselineComparison(JsonStruct, frozen=True):
 
 def contains_failure(baseline: Baseline, cell: ObservedCell) -> bool:
     """Return True if the baseline contains the failure of a cell."""
-    return any(key in baseline.failures for key in _keys(cell))
+    return _failure_key(cell) in baseline.failures
 
 
-def _keys(cell: ObservedCell) -> list[tuple[str, str, str, str]]:
-    """Return the keys of a failing cell in a baseline.
-
-    One has today's signature, another the signature that an older flacheck computed.
-    """
-    keys = [(*cell.place, cell.kernel, signature_of(cell))]
-    if cell.formerly:
-        keys.append((*cell.place, cell.kernel, cell.formerly))
-    return keys
+def _failure_key(cell: ObservedCell) -> tuple[str, str, str, str]:
+    """Return the key of a failing cell in a baseline."""
+    return (*cell.place, cell.kernel, signature_of(cell))
 
 
 def compare(
@@ -75,12 +69,12 @@ def compare(
     known_count = 0
     for standing in standings:
         for cell in standing.failing:
-            keys = _keys(cell)
-            now.update(keys)
+            key = _failure_key(cell)
+            now.add(key)
             if contains_failure(baseline, cell):
                 known_count += 1
             else:
-                new.setdefault(keys[0], ChangedFailure(*keys[0], cell.line))
+                new.setdefault(key, ChangedFailure(*key, cell.line))
     return BaselineComparison(
         file=file,
         new=_in_file_order(new.values()),

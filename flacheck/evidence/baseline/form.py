@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, ValidationError, convert, field, to_builtins
 
-from flacheck import files, rules
+from flacheck import files
 from flacheck.errors import UsageError
 from flacheck.evidence.analysis.standing_state import Share
 from flacheck.model import canonical
@@ -41,13 +41,6 @@ class KnownFailure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     line: str
     kernels: CellsOf
 
-    @property
-    def signature_today(self) -> str:
-        """The signature that this flacheck computes from the line; the file's for a cut line."""
-        if len(self.line) >= LINE:
-            return self.signature
-        return rules.computed_again(self.signature, self.line)
-
 
 class BaselinePlace(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
@@ -59,7 +52,7 @@ class BaselinePlace(
     one count: `compiles`; `made_up_for` by another config of its launch; `skipped`; `untested`;
     `undecided`; or it is one of the `failures`. `without` are kernels of the question without a
     cell here, `unproven` those without a compile. `configurations` and `kernels` are those of all
-    launches, asked or not; older files have neither.
+    launches, asked or not.
     """
 
     toolchain: str
@@ -95,9 +88,7 @@ class BaselinePlace(
             cells += sum(kernels.values())
         if cells != self.answered_count:
             raise ValueError(f"{self.answered_count} cells are answered, {cells} are listed")
-        # An older flacheck called a place good or no-record that is screened by its cells.
-        is_older = self._computed_state == "screened" and self.configurations is None
-        if self.state != self._computed_state and not is_older:
+        if self.state != self._computed_state:
             raise ValueError(f"the state is {self.state}, the cells give {self._computed_state}")
 
     @property
@@ -167,7 +158,7 @@ class Baseline(
             for place in question.places:
                 for failure in place.failures:
                     for kernel in failure.kernels:
-                        key = (*place.place, kernel, failure.signature_today)
+                        key = (*place.place, kernel, failure.signature)
                         lines[key] = failure.line
         return lines
 

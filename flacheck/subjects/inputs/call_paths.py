@@ -21,8 +21,8 @@ def select_launches(
     """
     if selection.ops and any(entry.paths is None for entry in entries):
         raise EmptySelection(
-            f"{where}: --op selects by recorded call paths, and this file was recorded without "
-            "them by an earlier flacheck: record it again with `flacheck capture`"
+            f"{where}: --op selects by recorded call paths, and this file has none: record it "
+            "again with `flacheck capture`"
         )
     launches = []
     for entry in entries:

@@ -14,19 +14,13 @@ NotBlank = Annotated[str, msgspec.Meta(pattern=r"\S")]
 
 
 class Waivable(Protocol):
-    """The fields of a failing cell that a waiver compares.
-
-    `formerly` is the signature that an older flacheck computed.
-    """
+    """The fields of a failing cell that a waiver compares."""
 
     @property
     def kernel(self) -> str: ...
 
     @property
     def signature(self) -> str | None: ...
-
-    @property
-    def formerly(self) -> str | None: ...
 
 
 class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,8 +37,7 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def covers(self, failing: Waivable) -> bool:
         """Return True if the waiver covers a failing cell, whatever the date."""
-        signatures = (None, failing.signature, failing.formerly)
-        return self.signature in signatures and self.names(failing.kernel)
+        return self.signature in (None, failing.signature) and self.names(failing.kernel)
 
     def names(self, kernel: str) -> bool:
         """Return True if the waiver's glob matches a kernel."""
