@@ -33,19 +33,19 @@ def cli() -> Iterator[str]:
             if rows:
                 yield f"\n### {panel}: {name}\n\n| | | variable | setting |\n|---|---|---|---|\n"
             for parameter in rows:
-                yield _row(path, parameter)
+                yield _row(command, parameter)
         yield f"\n### Exit codes: {name}\n\n| | |\n|---|---|\n"
         for code, meaning in page.all_exits.items():
             yield f"| {code} | {_cell(meaning)} |\n"
 
 
-def _row(path: tuple[str, ...], parameter: Any) -> str:
+def _row(command: Any, parameter: Any) -> str:
     names = ", ".join([*parameter.opts, *parameter.secondary_opts])
     if not names.startswith("-"):
         names = parameter.metavar or names
     elif parameter.metavar:
         names = f"{names} {parameter.metavar}"
-    setting = pages.setting_name(path, parameter)
+    setting = pages.setting_name(command, parameter)
     variable = f"`{pages.variable_name(setting)}`" if setting else "–"
     setting_cell = f"`{setting}`" if setting else "–"
     return f"| `{_cell(names)}` | {_cell(parameter.help or '')} | {variable} | {setting_cell} |\n"
@@ -60,10 +60,10 @@ def settings() -> Iterator[str]:
     selections: set[str] = set()
     for path, command in pages.commands(COMMAND):
         for parameter in command.params:
-            name = pages.setting_name(path, parameter)
+            name = pages.setting_name(command, parameter)
             if name is not None:
                 commands.setdefault(name, []).append(" ".join(path))
-                if parameter.name in pages.page_of(command).selections:
+                if pages.page_of(command).options[parameter.name].selects:
                     selections.add(name)
     for name, users in sorted(commands.items()):
         mark = "yes" if name in selections else "–"

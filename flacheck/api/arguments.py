@@ -5,26 +5,22 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from flacheck.api.options.declaration import PathLike, Several, Texts
 from flacheck.errors import UsageError, did_you_mean
 from flacheck.tables.settings import durations
 
 if TYPE_CHECKING:
+    from flacheck.api.options.commands import BisectOptions, PlanOptions, ReproOptions
     from flacheck.evidence.baseline.form import Baseline
     from flacheck.pipeline.job import RunOptions
     from flacheck.subjects.inputs.expand import Selection
     from flacheck.subjects.inputs.subject import Subject
 
-# One value or several; a text may hold several, separated by commas.
-Several: TypeAlias = str | int | Iterable[str | int]
-# A text may hold commas and spaces of its own: `triton>=3.2,<3.5`.
-Texts: TypeAlias = str | Iterable[str]
-PathLike: TypeAlias = str | Path
 _LOG = logging.getLogger(__name__)
-STORE = Path(".flacheck")
 
 
 def texts(values: Texts) -> tuple[str, ...]:
@@ -87,37 +83,31 @@ def torch_requirements(torch: Texts) -> tuple[str, ...]:
     return tuple(specs)
 
 
-def selection_of(
-    *,
-    kernel: Several = (),
-    op: Several = (),
-    target: Several = (),
-    dtype: Several = (),
-    num_warps: Several = (),
-    num_stages: Several = (),
-    toolchain: Texts = (),
-    triton: Texts = (),
-    torch: Texts = (),
-    define: Texts = (),
-    options: Texts = (),
-) -> Selection:
-    """Return the selection; UsageError for an unknown dtype, a bad number or a bad NAME=VALUE."""
+def selection_of(options: Mapping[str, Any]) -> Selection:
+    """Return the selection; UsageError for an unknown dtype, a bad number or a bad NAME=VALUE.
+
+    A command may lack some of the options.
+    """
     from flacheck.subjects.inputs.expand import Selection
     from flacheck.subjects.inputs.key_value_options import combinations
 
+    def read(name: str) -> Any:
+        return options.get(name, ())
+
     # Raises for a text without `=` before anything is planned.
-    combinations("--define", texts(define))
-    combinations("--option", texts(options))
+    combinations("--define", texts(read("define")))
+    combinations("--option", texts(read("options")))
+    compilers = (*texts(read("toolchain")), *texts(read("triton")))
     return Selection(
-        kernels=split(kernel),
-        ops=split(op),
-        targets=split(target),
-        dtypes=dtypes(dtype),
-        num_warps=numbers("--num-warps", num_warps),
-        num_stages=numbers("--num-stages", num_stages),
-        toolchains=(*texts(toolchain), *texts(triton), *torch_requirements(torch)),
-        defines=texts(define),
-        options_given=texts(options),
+        kernels=split(read("kernel")),
+        ops=split(read("op")),
+        targets=split(read("target")),
+        dtypes=dtypes(read("dtype")),
+        num_warps=numbers("--num-warps", read("num_warps")),
+        num_stages=numbers("--num-stages", read("num_stages")),
+        toolchains=(*compilers, *torch_requirements(read("torch"))),
+        defines=texts(read("define")),
+        options_given=texts(read("options")),
     )
 
 
@@ -166,25 +156,19 @@ def exact_package(spec: str) -> str:
     return exact.spec
 
 
-def subjects_of(
-    matrix: PathLike | None,
-    package: Texts | PathLike | None,
-    trust: bool = False,
-    configs: str | None = None,
-    captured: PathLike | None = None,
-    with_tests: bool = False,
-) -> list[Subject]:
+def subjects_of(matrix: PathLike | None, options: PlanOptions) -> list[Subject]:
     """Return the matrix, or each package and each release of a range; UsageError for both."""
-    names = _with_releases(packages_of(package))
+    captured = options["captured"]
+    names = _with_releases(packages_of(options["package"]))
     if captured is not None and len(names) > 1:
         raise UsageError(
             f"--captured {captured} holds the captures of one package, and --package names "
             f"{' and '.join(names)}: scan each by itself, with a file of its own"
         )
-    subjects = []
-    for name in names or (None,):
-        subjects.append(subject_of(matrix, name, trust, configs, captured, with_tests))
-    return subjects
+    trust, configs, with_tests = options["trust"], options["configs"], options["with_tests"]
+    return [
+        subject_of(matrix, name, trust, configs, captured, with_tests) for name in names or (None,)
+    ]
 
 
 def _with_releases(names: Sequence[str]) -> tuple[str, ...]:
@@ -253,20 +237,16 @@ def subject_of(
 
 
 def cell_of(
-    cell: str | None,
-    matrix: PathLike | None,
-    package: Texts | PathLike | None,
-    trust: bool,
-    command: str,
+    cell: str | None, options: BisectOptions | ReproOptions, command: str
 ) -> str | Subject | None:
     """Return what names a cell: CELL, else a matrix or package; None searches the store."""
-    package = one_package(package, command)
-    options = [name for name, value in (("--matrix", matrix), ("--package", package)) if value]
-    if not options:
+    matrix, package = options["matrix"], one_package(options["package"], command)
+    sources = [name for name, value in (("--matrix", matrix), ("--package", package)) if value]
+    if not sources:
         return cell
     if cell is not None:
-        raise UsageError(f"CELL and {options[0]} were given: name one of them")
-    return subject_of(matrix, package, trust)
+        raise UsageError(f"CELL and {sources[0]} were given: name one of them")
+    return subject_of(matrix, package, options["trust"])
 
 
 def seconds(timeout: str | float) -> float | None:
@@ -289,21 +269,14 @@ def duration(option: str, value: str | float) -> float:
     return seconds
 
 
-def run_options(
-    *,
-    timeout: str | float = "auto",
-    jobs: int = 0,
-    memory: int = 8192,
-    fresh: bool = False,
-    max_failures: int | None = None,
-    executor: str = "local",
-    cache_from: PathLike | None = None,
-    cache_to: PathLike | None = None,
-    strategy: str = "all",
-) -> RunOptions:
-    """Return how cells are compiled; UsageError for a bad timeout, executor, cache or strategy."""
-    from flacheck.pipeline.job import ADAPTIVE, ALL, DASK, LOCAL, RunOptions
+def run_options(options: Mapping[str, Any]) -> RunOptions:
+    """Return how cells are compiled; UsageError for a bad timeout, executor, cache or strategy.
 
+    A command may lack some of the options.
+    """
+    from flacheck.pipeline.job import ADAPTIVE, ALL, DASK, LOCAL, MEMORY_MB, RunOptions
+
+    executor, strategy = options.get("executor", LOCAL), options.get("strategy", ALL)
     name, _, address = executor.partition(":")
     is_plain = executor in (LOCAL, DASK)
     if not is_plain and (name != DASK or not address):
@@ -314,14 +287,14 @@ def run_options(
     if strategy not in (ALL, ADAPTIVE):
         raise UsageError(f"--strategy {strategy}: expected {ALL} or {ADAPTIVE}")
     return RunOptions(
-        seconds(timeout),
-        jobs,
-        memory,
-        fresh,
-        max_failures,
+        seconds(options.get("timeout", "auto")),
+        options["jobs"],
+        options.get("memory", MEMORY_MB),
+        options.get("fresh", False),
+        options.get("max_failures"),
         executor,
-        cache_from=_cache_place("--cache-from", cache_from),
-        cache_to=_cache_place("--cache-to", cache_to, is_written=True),
+        cache_from=_cache_place("--cache-from", options.get("cache_from")),
+        cache_to=_cache_place("--cache-to", options.get("cache_to"), is_written=True),
         strategy=strategy,
     )
 
@@ -346,10 +319,10 @@ def check_stage(until: str | None) -> None:
         raise UsageError(f"--until {until}: there is no such stage; allowed are {stage_names}")
 
 
-def read_baseline(file: PathLike | None, may_be_missing: bool = False) -> Baseline | None:
-    """Return the baseline of a file; None without a file, or with one that may be missing."""
+def read_baseline(file: PathLike | None, write_baseline: PathLike | None = None) -> Baseline | None:
+    """Return the baseline of a file; None without one, or if it is new and to be written."""
     from flacheck.evidence.baseline import form
 
-    if file is None or (may_be_missing and not Path(file).exists()):
+    if file is None or (file == write_baseline and not Path(file).exists()):
         return None
     return form.read(Path(file))

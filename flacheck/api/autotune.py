@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flacheck.api.arguments import (
-    STORE,
-    PathLike,
-    Several,
-    Texts,
     one_package,
+    run_options,
     selection_of,
     subject_of,
 )
+from flacheck.api.options.commands import AutotuneOptions
+from flacheck.api.options.declaration import takes
 from flacheck.capabilities.autotune import emit as emit_forms
 from flacheck.capabilities.autotune import fla_package, gathering
 from flacheck.capabilities.autotune.bench import Bench
@@ -31,11 +31,13 @@ from flacheck.engine.package_builds import provide_package
 from flacheck.errors import Exit, UsageError
 from flacheck.model import Json
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
-from flacheck.pipeline.job import RunOptions
 from flacheck.reports import autotune as autotune_report
 from flacheck.subjects.inputs.expand import Selection
 from flacheck.subjects.inputs.subject import line_of
 from flacheck.tables import targets
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _EMITTED = (None, "fla", "python")
 
@@ -98,64 +100,39 @@ class Autotuning:
         return list(emit_forms.fla(self.results, self.reading))
 
 
+@takes(AutotuneOptions)
 def autotune(
-    kernel: str,
-    *,
-    package: Texts | PathLike | None = None,
-    launches: PathLike | None = None,
-    matrix: PathLike | None = None,
-    op: Several = (),
-    target: Several = (),
-    dtype: Several = (),
-    toolchain: Texts = (),
-    triton: Texts = (),
-    torch: Texts = (),
-    jobs: int = 0,
-    fallback_budget: int = 48,
-    fresh: bool = False,
-    trust: bool = False,
-    emit: str | None = None,
-    bench: bool = False,
-    store: PathLike = STORE,
-    on_event: OnEvent | None = None,
+    kernel: str, *, on_event: OnEvent | None = None, **options: Unpack[AutotuneOptions]
 ) -> Autotuning:
     """Compile every configuration of a kernel's autotuners, and check their keys.
 
+    With `emit="fla"` a launch of each key is examined, and the package must read configuration
+    files; else one launch of each kernel is.
+
     Args:
         kernel: A kernel's name, a glob, or a launches file, `FILE.jsonl[:LINE]`.
-        package, launches, matrix: Where the kernel is from; one of them.
-        op, target, dtype: The selection, one value or several.
-        toolchain, triton, torch: The compilers: `installed`, versions or specifiers.
-        jobs: Number of workers; 0 for the number of CPUs.
-        fallback_budget: Settings to try for each failure; 0 looks for no fallbacks.
-        fresh: Compile cells again that have a stored result.
-        trust: Install and import the packages that a launches file names.
-        emit: `fla` examines a launch for each key, and requires a package that reads
-            configuration files; `python` or None examine one launch of each kernel.
-        bench: Time each compiling configuration on this machine's GPU.
-        store: The folder of the store.
+        **options: The options of `flacheck autotune`.
         on_event: Receives each event while the cells compile.
 
     Raises:
         UsageError: If several sources are named, or an argument is wrong.
         IncompleteError: If `bench` finds no GPU.
     """
+    emit, trust = options["emit"], options["trust"]
     if emit not in _EMITTED:
         raise UsageError(f"--emit {emit}: expected fla or python")
     handle = on_event or ignore
     timing = None
     # First: without a GPU there is nothing to time.
-    if bench:
+    if options["bench"]:
         timing = Bench(trust=trust)
         card = timing.card
         handle(Progress(f"timing on {card.name} with Triton {card.triton} and torch {card.torch}"))
-        if card.target and not target:
-            target = card.target
-    selection = selection_of(
-        op=op, target=target, dtype=dtype, toolchain=toolchain, triton=triton, torch=torch
-    )
+        if card.target and not options["target"]:
+            options["target"] = card.target
+    selection = selection_of(options)
     every_key = emit == "fla"
-    tuned_launches = _gather(kernel, selection, package, launches, matrix, trust, every_key)
+    tuned_launches = _gather(kernel, selection, options, every_key)
     for note in tuned_launches.notes:
         handle(Progress(note))
     if every_key:
@@ -165,9 +142,9 @@ def autotune(
     tuning = plan_tuning(kernel, tuned_launches)
     for line in describe_ruled_out(tuning):
         handle(Progress(f"before compiling: {line}"))
-    folder, options = Path(store), RunOptions(jobs=jobs, fresh=fresh)
-    records = drain(compile_trials(tuning, folder, options), on_event)
-    results = judge_trials(tuning, records, folder, options, fallback_budget)
+    folder, run = Path(options["store"]), run_options(options)
+    records = drain(compile_trials(tuning, folder, run), on_event)
+    results = judge_trials(tuning, records, folder, run, options["fallback_budget"])
     if timing is not None:
         results = time_results(tuning, results, timing)
     interrupted = timing is not None and timing.interrupted
@@ -182,17 +159,15 @@ def autotune(
 def _gather(
     kernel: str,
     selection: Selection,
-    package: Texts | PathLike | None,
-    launches: PathLike | None,
-    matrix: PathLike | None,
-    trust: bool,
+    options: AutotuneOptions,
     every_key: bool,
 ) -> TunedLaunches:
     """Return the launches of the one source that is named."""
     names = tuple(targets.find(name).name for name in selection.targets)
     selection = replace(selection, targets=names, kernels=(kernel,))
     file, line = line_of(kernel)
-    source_options = {"package": package, "launches": launches, "matrix": matrix}
+    launches, matrix, trust = options["launches"], options["matrix"], options["trust"]
+    source_options = {"package": options["package"], "launches": launches, "matrix": matrix}
     sources = [f"--{name}" for name, value in source_options.items() if value is not None]
     # KERNEL may be a file by itself: the options alone do not tell how many sources there are.
     if file.suffix == ".jsonl":
@@ -200,7 +175,7 @@ def _gather(
         launches, selection = file, replace(selection, kernels=())
     if len(sources) > 1:
         raise UsageError(f"{' and '.join(sources)} were given: name one of them")
-    about = subject_of(matrix, one_package(package, "autotune"), trust)
+    about = subject_of(matrix, one_package(options["package"], "autotune"), trust)
     if launches is not None:
         return gathering.of_launches(Path(launches), selection, line, trust, every_key)
     if about.package is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from flacheck.api.arguments import PathLike
+from flacheck.api.options.declaration import PathLike
 from flacheck.evidence.analysis.order import count_noun
 from flacheck.evidence.analysis.standing import Standing
 from flacheck.evidence.baseline import form

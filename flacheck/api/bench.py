@@ -5,13 +5,19 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from flacheck.api.arguments import PathLike, Several, Texts, dtypes, numbers, one_package, split
+from flacheck.api.arguments import dtypes, numbers, one_package, split
+from flacheck.api.options.commands import BenchOptions
+from flacheck.api.options.declaration import takes
 from flacheck.capabilities.bench.measuring import FormBench, Sizes, forms_of_corpus, importable
 from flacheck.capabilities.bench.results import BenchDocument, Form, FormTiming, winners
 from flacheck.errors import EmptySelection, Exit, UsageError
 from flacheck.model import Json
 from flacheck.pipeline.events import OnEvent, Progress, ignore
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 # The largest relative difference of two right forms: the corpus's own limits, doubled because both
 # sides round.
@@ -44,20 +50,9 @@ class FormsCompared:
         return self.document.to_json()
 
 
+@takes(BenchOptions)
 def bench(
-    operator: str | None = None,
-    *,
-    package: Texts | PathLike | None = None,
-    op: Several = (),
-    form: Several = (),
-    length: Several = "256,1024,4096,16384",
-    batch: Several = "1",
-    heads: int = 16,
-    head_size: int = 128,
-    dtype: Several = "bf16",
-    repeats: int = 20,
-    device: str = "cuda",
-    on_event: OnEvent | None = None,
+    operator: str | None = None, *, on_event: OnEvent | None = None, **options: Unpack[BenchOptions]
 ) -> FormsCompared:
     """Time the forms of an operator on this machine's GPU, forward and backward.
 
@@ -65,15 +60,7 @@ def bench(
 
     Args:
         operator: A family of flacheck's own kernels, or a glob.
-        package: Time the operators of a package instead: `NAME==VERSION`, a checkout, or the NAME
-            of a package that is installed beside torch.
-        op: Globs of the names of the package's operators, `chunk_gla` or `*_gla`.
-        form: Globs of the forms: chunk, fused_chunk, fused_recurrent, parallel.
-        length, batch: The numbers of tokens and of sequences, one or several.
-        heads, head_size: The number of heads, and the size of keys and values in each.
-        dtype: bf16, fp16 or fp32.
-        repeats: The number of runs of which a median is taken.
-        device: `cpu` runs Triton's interpreter: for tests, its times say nothing.
+        **options: The options of `flacheck bench`.
         on_event: Receives a `Progress` for each timing.
 
     Raises:
@@ -82,26 +69,27 @@ def bench(
         IncompleteError: If there is no GPU that torch can use.
     """
     handle = on_event or ignore
-    spec = one_package(package, "bench")
+    spec = one_package(options["package"], "bench")
     if (operator is None) == (spec is None):
         raise UsageError("name an OPERATOR, or a package with --package and --op; not both")
-    if spec is not None and not split(op):
+    ops = split(options["op"])
+    if spec is not None and not ops:
         raise UsageError("--package needs --op GLOB, such as --op '*_gla'")
-    if operator is not None and split(op):
+    if operator is not None and ops:
         raise UsageError("--op selects operators of a package: name it with --package")
-    sizes = _sizes(length, batch, heads, head_size, dtype, repeats)
+    sizes = _sizes(options)
     source = importable(spec) if spec is not None else None
     forms = forms_of_corpus(operator) if operator is not None else []
     notes: list[str] = []
     timings: list[FormTiming] = []
     interrupted = False
-    timer = FormBench(device)
+    timer = FormBench(options["device"])
     handle(Progress(f"timing on {timer.card.name}, Triton {timer.card.triton}"))
     with timer:
         if source is not None:
-            forms, failures = timer.forms_of_package(source, split(op))
+            forms, failures = timer.forms_of_package(source, ops)
             notes += [f"not imported: {failure}" for failure in failures]
-        forms = matching(forms, split(form))
+        forms = matching(forms, split(options["form"]))
         folders = [source.folder] if source is not None else []
         try:
             for timing in timer.measure(forms, sizes, folders):
@@ -112,14 +100,14 @@ def bench(
             interrupted = True
             handle(Progress("interrupted: the other forms and sizes were not timed"))
     document = BenchDocument(
-        about=operator or f"{spec} {', '.join(split(op))}",
+        about=operator or f"{spec} {', '.join(ops)}",
         gpu=timer.card.name,
         triton=timer.card.triton,
         torch=timer.card.torch,
         dtype=sizes.dtype,
-        heads=heads,
-        head_size=head_size,
-        repeats=repeats,
+        heads=sizes.heads,
+        head_size=sizes.head_size,
+        repeats=sizes.repeats,
         tolerance=_TOLERANCE[sizes.dtype],
         timings=timings,
         winners=winners(timings),
@@ -129,17 +117,16 @@ def bench(
     return FormsCompared(document)
 
 
-def _sizes(
-    length: Several, batch: Several, heads: int, head_size: int, dtype: Several, repeats: int
-) -> Sizes:
+def _sizes(options: BenchOptions) -> Sizes:
     """Return the sizes; UsageError for numbers below 1 and dtypes that no form takes."""
-    lengths, batches = numbers("--length", length), numbers("--batch", batch)
+    lengths, batches = numbers("--length", options["length"]), numbers("--batch", options["batch"])
+    heads, head_size, repeats = options["heads"], options["head_size"], options["repeats"]
     limits = {"--length": lengths, "--batch": batches, "--heads": (heads,)}
     limits |= {"--head-size": (head_size,), "--repeats": (repeats,)}
     for option, values in limits.items():
         if not values or min(values) < 1:
             raise UsageError(f"{option} takes numbers of at least 1")
-    names = dtypes(dtype)
+    names = dtypes(options["dtype"])
     if len(names) != 1 or names[0] not in _TOLERANCE:
         raise UsageError(f"--dtype takes one of {', '.join(_TOLERANCE)}")
     ascending = tuple(sorted(set(lengths)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import to_builtins
 
-from flacheck.api.arguments import PathLike
+from flacheck.api.options.declaration import PathLike
 from flacheck.errors import Exit
 from flacheck.model import Json
 from flacheck.subjects.captures import run

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flacheck.api.arguments import (
-    STORE,
-    PathLike,
-    Several,
-    Texts,
     one_package,
     run_options,
     selection_of,
     subject_of,
 )
+from flacheck.api.options.commands import DiffOptions
+from flacheck.api.options.declaration import takes
 from flacheck.api.results import library_or_none
 from flacheck.capabilities.diff import comparison_plan, sides
 from flacheck.capabilities.diff.comparing import compare, compare_published
@@ -34,59 +33,29 @@ from flacheck.subjects.inputs.subject import Subject
 from flacheck.tables.settings import settings, waivers
 from flacheck.tables.settings.waivers import Waiver
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
+
+@takes(DiffOptions)
 def diff(
     from_: str,
     to: str,
     *,
-    package: Texts | PathLike | None = None,
-    matrix: PathLike | None = None,
-    configs: str | None = None,
-    kernel: Several = (),
-    op: Several = (),
-    target: Several = (),
-    dtype: Several = (),
-    num_warps: Several = (),
-    num_stages: Several = (),
-    define: Texts = (),
-    options: Texts = (),
-    triton: Texts = (),
-    jobs: int = 0,
-    executor: str = "local",
-    cache_from: PathLike | None = None,
-    cache_to: PathLike | None = None,
-    timeout: str | float = "auto",
-    memory: int = 8192,
-    fresh: bool = False,
-    trust: bool = False,
-    no_published: bool = False,
-    results: PathLike | None = None,
-    store: PathLike = STORE,
     chosen: bool = True,
     on_event: OnEvent | None = None,
+    **options: Unpack[DiffOptions],
 ) -> Comparison:
     """Compare two releases, or two sets of stored results; compile what has no stored result.
 
     Published results of the package take the place of compiles; records of the store come first.
+    Without `package` and `matrix` the subject is that of a stored side, else the matrix `quick`.
 
     Args:
         from_: `torch==2.9.*`, `triton==3.5.1`, `installed`, `newest`, `run:ID`, a launches file or
             a run's JSON; or a package, `NAME==VERSION`, where `to` is another release of it.
         to: The same, for the other side.
-        package, matrix: What to compare; the default is the stored side's own, else `quick`.
-        configs: `usual` for one configuration of each usual launch, `edges` for those and a
-            few extreme ones, `own` for all; None for `own` up to 1,000 configurations on a
-            toolchain and target, else `edges`.
-        kernel, op, target, dtype, num_warps, num_stages: The selection, one value or several.
-        define, options: Macros and compiler options, each `NAME=VALUE`.
-        triton: The release of a stored side that holds several, or under which two releases of a
-            package are compiled.
-        jobs, executor, timeout, memory, fresh: How the cells are compiled, as for `scan`.
-        cache_from, cache_to: Shared caches of results, as for `scan`.
-        trust: Install and import the packages that a launches file names.
-        no_published: Compile also what published results answer; `fresh` does.
-        results: A folder or URL of published results instead of flacheck's own.
-        store: The folder of the store.
+        **options: The options of `flacheck diff`.
         chosen: False if `package` and `matrix` are defaults that a stored side replaces.
         on_event: Receives each event while the cells compile.
 
@@ -95,32 +64,14 @@ def diff(
         EmptySelection: If nothing is left to compare.
     """
     handle = on_event or ignore
-    selection = selection_of(
-        kernel=kernel,
-        op=op,
-        target=target,
-        dtype=dtype,
-        num_warps=num_warps,
-        num_stages=num_stages,
-        triton=triton,
-        define=define,
-        options=options,
-    )
-    run = run_options(
-        timeout=timeout,
-        jobs=jobs,
-        executor=executor,
-        memory=memory,
-        fresh=fresh,
-        cache_from=cache_from,
-        cache_to=cache_to,
-    )
-    folder = Path(store)
+    selection, run = selection_of(options), run_options(options)
+    folder = Path(options["store"])
     before = sides.read(from_, folder, selection.toolchains)
     after = sides.read(to, folder, selection.toolchains)
     for note in (*sides.notes(before), *sides.notes(after)):
         handle(Progress(note))
-    subject = subject_of(matrix, one_package(package, "diff"), trust, configs)
+    matrix, package = options["matrix"], one_package(options["package"], "diff")
+    subject = subject_of(matrix, package, options["trust"], options["configs"])
     valid = waivers.in_force(settings.waivers(Path.cwd()), date.today())
 
     def is_waived(record: Record) -> bool:
@@ -129,9 +80,9 @@ def diff(
     is_chosen = chosen and bool(matrix or package)
     # Published results would answer about any two packages.
     comparison_plan.check_packages(before, after, is_chosen)
-    library = None if no_published else library_or_none(results)
+    library = None if options["no_published"] else library_or_none(options["results"])
     failures_of = _Failures(folder, library, selection, valid)
-    if not (no_published or fresh):
+    if not (options["no_published"] or options["fresh"]):
         published = _by_published(before, after, subject, selection, library, folder)
         if isinstance(published, PublishedSides):
             return compare_published(published, is_waived, failures_of)

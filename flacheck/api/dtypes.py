@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flacheck import toolchains
-from flacheck.api.arguments import STORE, PathLike, Several, Texts, one_package, split, texts
+from flacheck.api.arguments import one_package, split, texts
+from flacheck.api.options.commands import DtypesOptions
+from flacheck.api.options.declaration import Texts, takes
 from flacheck.capabilities.dtypes import baseline as baselines
 from flacheck.capabilities.dtypes import scripts
 from flacheck.capabilities.dtypes.costs import CostBench
@@ -25,48 +27,26 @@ from flacheck.reports.output import write
 from flacheck.subjects.captures.cards import card
 from flacheck.toolchains.base import Choice
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 _AUTOCASTS, _PARAMETERS = ("fp16", "bf16", "off"), ("fp32", "bf16", "fp16")
 
 
+@takes(DtypesOptions)
 def dtypes(
-    words: Texts = (),
-    *,
-    package: Texts | PathLike | None = None,
-    autocast: Several | None = None,
-    params: str | None = None,
-    arg: Texts = (),
-    device: str = "h100",
-    triton: Texts = (),
-    mend: bool = True,
-    costs: bool = True,
-    shared: bool = False,
-    target_gpu: Several = (),
-    jobs: int = 0,
-    store: PathLike = STORE,
-    baseline: PathLike | None = None,
-    write_baseline: PathLike | None = None,
-    on_event: OnEvent | None = None,
+    words: Texts = (), *, on_event: OnEvent | None = None, **options: Unpack[DtypesOptions]
 ) -> DtypesResult:
     """Follow dtypes through a module under autocast, without a GPU; torch is required.
+
+    It runs under autocast in fp16 and in bf16 by default, with parameters in fp32; a script runs in
+    its own mode. Launches that the Triton beside the target cannot compile are compiled by an older
+    release, unless `triton` names one.
 
     Args:
         words: One or more of `MODULE:NAME` or `FILE.py:NAME`, or a script and its arguments; every
             layer of the package without any.
-        package: `NAME==VERSION` or the folder of a checkout.
-        autocast: `fp16`, `bf16`, `off`; fp16 and bf16 by default, for a script its own.
-        params: The dtype of parameters and arguments: `fp32` by default, `bf16`, `fp16`.
-        arg: Arguments of the constructor or the call, each `NAME=VALUE`.
-        device: The card to imitate.
-        triton: The Triton release to import the target beside and to compile with. Without one the
-            installed release; an older one compiles launches that use what that has removed.
-        mend: Apply the casts in a copy and run it again.
-        costs: Measure the shared memory of the kernels that findings reach.
-        shared: Compile the kernels at head sizes 64, 128 and 256.
-        target_gpu: The GPUs for `shared`.
-        jobs: Number of workers; 0 for the number of CPUs.
-        store: The folder of the store.
-        baseline: A file with accepted findings.
-        write_baseline: A baseline file to write with all findings.
+        **options: The options of `flacheck dtypes`.
         on_event: Receives a sentence for each finding as soon as it is known, and for each file
             that is written.
 
@@ -77,18 +57,18 @@ def dtypes(
     arguments = texts(words)
     script = scripts.words_of(arguments)
     targets = _targets(arguments, script)
-    choice = _choice(texts(triton))
+    triton, autocast, params = texts(options["triton"]), options["autocast"], options["params"]
+    choice = _choice(triton)
     names = ("fp16", "bf16") if autocast is None else split(autocast)
     modes = _modes(names, params or "fp32")
-    question = _question(
-        targets, script, one_package(package, "dtypes"), modes, texts(arg), device, choice
-    )
+    question = _question(targets, script, modes, choice, options)
     if script:
-        if shared:
+        if options["shared"]:
             raise UsageError("--shared needs a TARGET: a script fixes its own head sizes")
         if params is not None:
             raise UsageError("--params needs a TARGET: a script makes its parameters itself")
         question = scripts.with_modes(question, () if autocast is None else names)
+    baseline, write_baseline = options["baseline"], options["write_baseline"]
     if baseline is not None and baseline != write_baseline:
         # A damaged baseline is an error before the work, not after it.
         baselines.read_identities(Path(baseline))
@@ -98,8 +78,8 @@ def dtypes(
         where = f"{finding.code} {finding.file}:{finding.line}: {finding.source}"
         handle(Progress(f"{where} ({finding.subject}, {finding.mode})"))
 
-    bench = CostBench(Path(store), choice, question.package, jobs, not texts(triton))
-    experiments = Experiments(mend, bench, _gpus(shared, target_gpu), costs)
+    bench = CostBench(Path(options["store"]), choice, question.package, options["jobs"], not triton)
+    experiments = Experiments(options["mend"], bench, _gpus(options), options["costs"])
     result = examine(question, experiments, announce)
     if write_baseline is not None:
         write([baselines.format_baseline(result.findings)], Path(write_baseline))
@@ -134,18 +114,17 @@ def _targets(words: Sequence[str], script: tuple[str, ...]) -> tuple[str, ...]:
 def _question(
     targets: tuple[str, ...],
     script: tuple[str, ...],
-    package: str | None,
     modes: tuple[Mode, ...],
-    arguments: Iterable[str],
-    device: str,
     choice: Choice,
+    options: DtypesOptions,
 ) -> DtypesQuestion:
+    package = one_package(options["package"], "dtypes")
     if not targets and package is None and not script:
         raise UsageError(
             "name a TARGET (MODULE:NAME or FILE.py:NAME), a --package, or both; "
             "or give a script after --"
         )
-    settings = dict(map(_argument, arguments))
+    settings = dict(map(_argument, texts(options["arg"])))
     if settings and len(targets) != 1:
         raise UsageError("--arg is for one TARGET: different layers take different arguments")
     return DtypesQuestion(
@@ -155,7 +134,7 @@ def _question(
         toolchain=toolchains.provide(choice),
         package=provide_package(package) if package else None,
         settings=settings,
-        device=device,
+        device=options["device"],
     )
 
 
@@ -168,9 +147,9 @@ def _choice(triton: Sequence[str]) -> Choice:
     return choices[0]
 
 
-def _gpus(shared: bool, names: Several) -> tuple[str, ...]:
+def _gpus(options: DtypesOptions) -> tuple[str, ...]:
     """Return the GPUs to measure heads on; UsageError for one that cannot be imitated."""
-    names = split(names)
+    names, shared = split(options["target_gpu"]), options["shared"]
     if not shared and names:
         raise UsageError("--target names GPUs for --shared: add --shared")
     if not shared:

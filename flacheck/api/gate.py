@@ -6,19 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from flacheck.api.arguments import (
-    STORE,
-    PathLike,
-    Several,
-    Texts,
-    one_package,
-    read_baseline,
-    split,
-    subject_of,
-    texts,
-)
+from flacheck.api.arguments import one_package, read_baseline, split, subject_of, texts
 from flacheck.api.baselines import summary_of, update_baseline
+from flacheck.api.options.commands import GateOptions
+from flacheck.api.options.declaration import PathLike, takes
 from flacheck.api.results import library_or_none
 from flacheck.capabilities.gate import pins as gate_pins
 from flacheck.capabilities.gate.baseline import accepted_releases
@@ -46,52 +39,26 @@ from flacheck.tables import targets
 from flacheck.tables.settings import settings
 from flacheck.toolchains import torch_pins, triton_releases
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
+
+@takes(GateOptions)
 def gate(
     files: Sequence[PathLike] = (),
     *,
-    installed: bool = False,
-    fix: bool = False,
-    scan: bool = False,
-    refresh: bool = False,
-    strict: bool = False,
-    matrix: PathLike | None = None,
-    package: Texts | PathLike | None = None,
-    kernel: Several = (),
-    op: Several = (),
-    target: Several = (),
-    triton: Texts = (),
-    torch: Texts = (),
-    toolchain: Texts = (),
-    jobs: int = 0,
-    no_published: bool = False,
-    results: PathLike | None = None,
-    store: PathLike = STORE,
-    baseline: PathLike | None = None,
-    write_baseline: PathLike | None = None,
     on_event: OnEvent | None = None,
+    **options: Unpack[GateOptions],
 ) -> Gate:
     """Judge the releases that pins of triton, torch or nvcc allow, by stored results.
+
+    Without `matrix` and `package` all scans count; without a scan the published results of the
+    packages that the files pin.
 
     Args:
         files: Files with pins, one installation together; without any, the supported files of this
             folder, else the installed environment.
-        installed: Judge the installed environment.
-        fix: Write the narrowest change that passes into the files.
-        scan: Compile allowed releases that have no stored result.
-        refresh: Look for new releases in the package index first; `scan` does.
-        strict: Only good releases pass.
-        matrix, package: The scans that count; all without either. Without a scan the published
-            results of packages that the files pin count.
-        kernel, op, target: The cells that count, one value or several.
-        triton, torch: One more pin of each beside those of the files.
-        toolchain: nvcc, or its releases, to judge instead of Triton.
-        jobs: Number of workers for `scan`; 0 for the number of CPUs.
-        no_published: Judge by the store, and the baseline, alone; `scan` does.
-        results: A folder or URL of published results instead of flacheck's own.
-        store: The folder of the store.
-        baseline: A file with known answers and failures.
-        write_baseline: A baseline file to update with what the store holds.
+        **options: The options of `flacheck gate`.
         on_event: Receives each event while cells compile, and each written change.
 
     Raises:
@@ -99,38 +66,24 @@ def gate(
         EmptySelection: If nothing is pinned.
     """
     handle = on_event or ignore
-    if installed and (files or fix):
+    if options["installed"] and (files or options["fix"]):
         raise UsageError("--installed judges the installed environment: leave out FILES and --fix")
-    known_failures = read_baseline(baseline, may_be_missing=baseline == write_baseline)
-    request = _request(
-        files=files,
-        installed=installed,
-        strict=strict,
-        matrix=matrix,
-        package=package,
-        kernel=kernel,
-        op=op,
-        target=target,
-        pins={"triton": list(texts(triton)), "torch": list(texts(torch))},
-        toolchain=texts(toolchain),
-        store=Path(store),
-    )
-    if baseline is not None:
-        request = replace(request, baseline=known_failures, baseline_file=Path(baseline))
-    if not (no_published or scan):
-        request = replace(request, library=library_or_none(results))
-    if refresh or scan:
+    request = _request(files, options)
+    scan, write_baseline = options["scan"], options["write_baseline"]
+    if options["refresh"] or scan:
         for warning in triton_releases.here()[1]:
             handle(Progress(warning))
         torch_pins.refresh()
     result = judge_pins(request)
-    if request.library is not None and not (result.questions or package or matrix):
+    if request.library is not None and not (
+        result.questions or options["package"] or options["matrix"]
+    ):
         request = _with_pinned_packages(request, request.library, handle)
         result = judge_pins(request)
     if scan and result.gaps:
-        _compile(request, result.gaps, jobs, on_event)
+        _compile(request, result.gaps, options["jobs"], on_event)
         result = judge_pins(request)
-    if fix and _fix(result, handle):
+    if options["fix"] and _fix(result, handle):
         result = judge_pins(request)
     if write_baseline is not None:
         # Typed pins narrow the answer for one call; those of the files stay accepted.
@@ -143,28 +96,19 @@ def gate(
     return result
 
 
-def _request(
-    *,
-    files: Sequence[PathLike],
-    installed: bool,
-    strict: bool,
-    matrix: PathLike | None,
-    package: Texts | PathLike | None,
-    kernel: Several,
-    op: Several,
-    target: Several,
-    pins: dict[str, list[str]],
-    toolchain: Sequence[str],
-    store: Path,
-) -> GateRequest:
+def _request(files: Sequence[PathLike], options: GateOptions) -> GateRequest:
     """Return what to judge, and by which records."""
-    names = tuple(targets.find(name).name for name in split(target))
-    about = subject_of(matrix, one_package(package, "gate"))
+    known_failures = read_baseline(options["baseline"], options["write_baseline"])
+    names = tuple(targets.find(name).name for name in split(options["target"]))
+    about = subject_of(options["matrix"], one_package(options["package"], "gate"))
+    pins = {"triton": list(texts(options["triton"])), "torch": list(texts(options["torch"]))}
     typed_pins = gate_pins.parse_pin_options(
         {name: values for name, values in pins.items() if values}
     )
-    compiler_choice, compiler_pins = gate_pins.compiler_pins(toolchain)
-    pin_sources = PinSources(tuple(map(Path, files)), installed, (*typed_pins, *compiler_pins))
+    compiler_choice, compiler_pins = gate_pins.compiler_pins(texts(options["toolchain"]))
+    pin_sources = PinSources(
+        tuple(map(Path, files)), options["installed"], (*typed_pins, *compiler_pins)
+    )
     # Without --toolchain the files decide: Triton where they pin it, or torch, which brings it.
     compiler = compiler_choice or gate_pins.pinned_compiler(pin_sources.installations())
     judge = Judge(
@@ -173,12 +117,17 @@ def _request(
         targets=names,
         waivers=settings.waivers(Path.cwd()),
         today=date.today(),
-        strict=strict,
+        strict=options["strict"],
     )
-    record_filter = RecordFilter(
-        about.matrix, about.package, split(kernel), names, split(op), compiler
-    )
-    return GateRequest(judge, pin_sources, record_filter, store)
+    kernels, ops = split(options["kernel"]), split(options["op"])
+    record_filter = RecordFilter(about.matrix, about.package, kernels, names, ops, compiler)
+    request = GateRequest(judge, pin_sources, record_filter, Path(options["store"]))
+    if options["baseline"] is not None:
+        file = Path(options["baseline"])
+        request = replace(request, baseline=known_failures, baseline_file=file)
+    if not (options["no_published"] or options["scan"]):
+        request = replace(request, library=library_or_none(options["results"]))
+    return request
 
 
 def _with_pinned_packages(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flacheck.api.arguments import STORE, PathLike, Texts, duration, texts
+from flacheck.api.arguments import duration, texts
+from flacheck.api.options.declaration import STORE, PathLike, Texts
 from flacheck.errors import UsageError, did_you_mean
 from flacheck.model.housekeeping import Action, CacheListing, RunEntry, RunListing
 from flacheck.store import Store, StoredRun

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flacheck.api.arguments import (
-    STORE,
-    PathLike,
-    Several,
-    Texts,
     split,
     texts,
     torch_requirements,
 )
+from flacheck.api.options.commands import KnownOptions
+from flacheck.api.options.declaration import takes
 from flacheck.api.results import library_of
 from flacheck.capabilities.known_results.document import Known
 from flacheck.capabilities.known_results.lookup import KnownRequest, look_up, releases_of_torch
@@ -21,26 +20,19 @@ from flacheck.evidence.published.evidence import stored_evidence
 from flacheck.source.packages import package as packages
 from flacheck.store import FILE, Store
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-def known(
-    package: str,
-    *,
-    target: Several = (),
-    triton: Several = (),
-    torch: Texts = (),
-    results: PathLike | None = None,
-    store: PathLike = STORE,
-) -> Known:
+
+@takes(KnownOptions)
+def known(package: str, **options: Unpack[KnownOptions]) -> Known:
     """Return what is published about a package: failing kernels, good releases, pins.
 
     Failures that the user's own store holds count, too.
 
     Args:
         package: `NAME` for all versions, `NAME==VERSION`, a range such as `NAME>=0.4`, or a matrix.
-        target, triton: The GPUs and Triton releases, one value or several; all by default.
-        torch: Torch releases, which stand for the Triton releases that they admit.
-        results: A folder or URL of results instead of flacheck's own.
-        store: The folder of the store.
+        **options: The options of `flacheck known`.
 
     Raises:
         UsageError: If nothing is published about it, or the results are damaged.
@@ -56,14 +48,16 @@ def known(
         raise UsageError(
             f"{package!r}: give NAME, NAME==VERSION or a range, as flash-linear-attention>=0.4"
         )
-    releases = list(split(triton))
+    releases = list(split(options["triton"]))
     torch_names = []
-    for requirement in torch_requirements(texts(torch)):
+    for requirement in torch_requirements(texts(options["torch"])):
         torch_names.append(requirement.removeprefix("torch").removeprefix("=="))
         releases += releases_of_torch(requirement)
-    request = KnownRequest(name, split(target), tuple(releases), ", ".join(torch_names), versions)
-    library = library_of(results)
-    folder = Path(store)
+    request = KnownRequest(
+        name, split(options["target"]), tuple(releases), ", ".join(torch_names), versions
+    )
+    library = library_of(options["results"])
+    folder = Path(options["store"])
     if not (folder / FILE).is_file():
         return look_up(library, request)
     with Store.open(folder, create=False) as open_store:

@@ -6,17 +6,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from flacheck.api.arguments import (
-    STORE,
-    PathLike,
-    Several,
-    Texts,
-    one_package,
-    run_options,
-    selection_of,
-    subject_of,
-)
+from flacheck.api.arguments import one_package, run_options, selection_of, subject_of
+from flacheck.api.options.commands import MeasureOptions
+from flacheck.api.options.declaration import PathLike, takes
 from flacheck.capabilities.measure import bundle as bundles
 from flacheck.capabilities.measure.bundle import Bundle
 from flacheck.capabilities.measure.collecting import collect
@@ -32,6 +26,9 @@ from flacheck.pipeline.measured_launches import measured_launches
 from flacheck.pipeline.run import environment
 from flacheck.store import Store
 from flacheck.toolchains.scratch import temporary_folder
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 # The ending of a bundle's name.
 SUFFIX = ".bundle"
@@ -69,42 +66,20 @@ class Measurement:
         return self.document.to_json()
 
 
+@takes(MeasureOptions)
 def measure(
     subject: PathLike | None = None,
     *,
-    package: Texts | PathLike | None = None,
-    kernel: Several = (),
-    op: Several = (),
-    target: Several = (),
-    dtype: Several = (),
-    configs: str = "usual",
-    toolchain: Texts = (),
-    triton: Texts = (),
-    torch: Texts = (),
-    captured: PathLike | None = None,
-    jobs: int = 0,
-    fresh: bool = False,
-    trust: bool = False,
-    bundle: PathLike | None = None,
-    seed: int = 0,
-    store: PathLike = STORE,
     on_event: OnEvent | None = None,
+    **options: Unpack[MeasureOptions],
 ) -> Measurement:
     """Run compiled launches of several releases side by side: their results and times.
 
+    The releases are compared with the first one.
+
     Args:
         subject: A launches file, or a bundle that another machine wrote.
-        package: `NAME==VERSION` or a checkout, instead of a launches file.
-        kernel, op, target, dtype: The selection, one value or several.
-        configs: `usual` for one configuration of each launch, `own` for all.
-        toolchain, triton, torch: The compilers; the first one is compared with.
-        captured: A file with the package's captures.
-        jobs: Number of workers; 0 for the number of CPUs.
-        fresh: Compile and measure again.
-        trust: Install and import the packages that a launches file names.
-        bundle: A file to write instead of measuring here.
-        seed: The seed of the inputs.
-        store: The folder of the store.
+        **options: The options of `flacheck measure`.
         on_event: Receives each event.
 
     Raises:
@@ -112,28 +87,24 @@ def measure(
         EmptySelection: If no launch can be measured.
         IncompleteError: If there is no GPU to measure on.
     """
+    configs, bundle = options["configs"], options["bundle"]
+    seed, fresh = options["seed"], options["fresh"]
     if configs not in ("usual", "own"):
         raise UsageError(f"--configs {configs}: expected usual or own")
     handle = on_event or ignore
+    store = Path(options["store"])
     with temporary_folder() as name:
         folder = Path(name)
         if subject is not None and Path(subject).suffix == SUFFIX:
             if bundle is not None:
                 raise UsageError(f"{subject} is a bundle already: leave --bundle out to run it")
             read = bundles.read(Path(subject), folder)
-            return Measurement(_run(read, folder, Path(store), seed, fresh, str(subject), handle))
-        selection = selection_of(
-            kernel=kernel,
-            op=op,
-            target=target,
-            dtype=dtype,
-            toolchain=toolchain,
-            triton=triton,
-            torch=torch,
-        )
-        about = subject_of(subject, one_package(package, "measure"), trust, configs, captured)
-        options = replace(run_options(jobs=jobs, fresh=fresh), binaries=True)
-        job = Job(replace(about, compares=True), selection, options, purpose=Purpose.MEASURE)
+            return Measurement(_run(read, folder, store, seed, fresh, str(subject), handle))
+        package, captured = one_package(options["package"], "measure"), options["captured"]
+        about = subject_of(subject, package, options["trust"], configs, captured)
+        run = replace(run_options(options), binaries=True)
+        selection = selection_of(options)
+        job = Job(replace(about, compares=True), selection, run, purpose=Purpose.MEASURE)
         if bundle is None:
             # First: without a GPU the compiles are of no use here.
             with _runner(folder, None):
@@ -145,7 +116,7 @@ def measure(
                 bundles.write(Path(bundle), made)
                 count = len(made.manifest.launches)
                 return Measurement(bundle=Path(bundle), launches=count)
-            document = _run(made, folder, Path(store), seed, fresh, None, handle)
+            document = _run(made, folder, store, seed, fresh, None, handle)
             _store_wrong(open_store, document)
     return Measurement(document)
 

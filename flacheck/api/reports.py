@@ -5,17 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from flacheck.api.arguments import (
-    STORE,
-    PathLike,
-    Several,
-    Texts,
-    one_package,
-    split,
-    subject_of,
-    texts,
-)
+from flacheck.api.arguments import one_package, split, subject_of, texts
+from flacheck.api.options.commands import ReportOptions
+from flacheck.api.options.declaration import STORE, PathLike, Several, takes
 from flacheck.api.results import library_or_none
 from flacheck.api.runs import Run
 from flacheck.capabilities.gate.evidence import RecordFilter
@@ -35,37 +29,28 @@ from flacheck.tables.settings import settings
 from flacheck.tables.settings.waivers import Waiver
 from flacheck.tables.targets import find as find_target
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-def report(
-    runs: str | Sequence[str] = (),
-    *,
-    matrix: PathLike | None = None,
-    package: Texts | PathLike | None = None,
-    op: Several = (),
-    target: Several = (),
-    no_published: bool = False,
-    results: PathLike | None = None,
-    store: PathLike = STORE,
-) -> Run:
+
+@takes(ReportOptions)
+def report(runs: str | Sequence[str] = (), **options: Unpack[ReportOptions]) -> Run:
     """Return stored runs as one; the last run without any argument.
 
-    About a package that no stored scan is about, published results are returned.
+    About a package that no stored scan is about, published results are returned; those of
+    `results` alone count.
 
     Args:
         runs: Ids or unique prefixes.
-        matrix, package, op: Choose the last scan about them, instead of `runs`.
-        target: The GPUs of published results; all by default.
-        no_published: Leave out published results.
-        results: A folder or URL of published results instead of flacheck's own; they alone count.
-        store: The folder of the store.
+        **options: The options of `flacheck report`.
 
     Raises:
         UsageError: If a run or the store is missing.
     """
-    operators = split(op)
-    options_given = [
-        name for name, value in zip(("matrix", "package", "op"), (matrix, package, op)) if value
-    ]
+    operators, results, store = split(options["op"]), options["results"], options["store"]
+    matrix, package = options["matrix"], options["package"]
+    choices = {"matrix": matrix, "package": package, "op": operators}
+    options_given = [name for name, value in choices.items() if value]
     run_ids = texts(runs)
     if options_given and run_ids:
         raise UsageError(f"RUN and --{options_given[0]} were given: name one of them")
@@ -74,8 +59,9 @@ def report(
     if options_given:
         about = subject_of(matrix, one_package(package, "report"))
     published: Run | None = None
+    no_published = options["no_published"]
     if (about.package or about.matrix) and not operators and not no_published:
-        published = _published(about, split(target), results, waived)
+        published = _published(about, split(options["target"]), results, waived)
     has_store = (Path(store) / FILE).is_file()
     if published and (results is not None or not has_store):
         return published

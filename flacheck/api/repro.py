@@ -6,17 +6,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flacheck.api.arguments import (
-    STORE,
-    PathLike,
-    Several,
-    Texts,
     cell_of,
     run_options,
     selection_of,
     texts,
 )
+from flacheck.api.options.commands import ReproOptions
+from flacheck.api.options.declaration import takes
 from flacheck.capabilities.repro import preprocessing
 from flacheck.capabilities.repro.budget import Budget
 from flacheck.capabilities.repro.compilers import Compilers, provide_releases
@@ -31,6 +30,9 @@ from flacheck.pipeline.events import OnEvent, Progress, ignore
 from flacheck.pipeline.resolved_cell import ResolvedCell
 from flacheck.store import Store
 from flacheck.tables.settings import durations
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True)
@@ -69,29 +71,9 @@ class Repro:
         return self.result.to_json(list(self.files))
 
 
+@takes(ReproOptions)
 def repro(
-    cell: str | None = None,
-    *,
-    matrix: PathLike | None = None,
-    package: Texts | PathLike | None = None,
-    kernel: Several = (),
-    op: Several = (),
-    target: Several = (),
-    dtype: Several = (),
-    num_warps: Several = (),
-    num_stages: Several = (),
-    toolchain: Texts = (),
-    triton: Texts = (),
-    torch: Texts = (),
-    releases: Texts = (),
-    budget: str | int = "1000",
-    runs: int = 3,
-    jobs: int = 0,
-    memory: int = 8192,
-    trust: bool = False,
-    store: PathLike = STORE,
-    output: PathLike | None = None,
-    on_event: OnEvent | None = None,
+    cell: str | None = None, *, on_event: OnEvent | None = None, **options: Unpack[ReproOptions]
 ) -> Repro:
     """Reduce a cell's failure to a script that imports only Triton, and write it with an issue.
 
@@ -100,17 +82,7 @@ def repro(
     Args:
         cell: A key or its first 8 characters, `FILE.jsonl:LINE`, or a matrix; None searches the
             store for the one failing signature that the selection leaves.
-        matrix, package: Where the cell is from, instead of `cell`.
-        kernel, op, target, dtype, num_warps, num_stages: The selection, one value or several.
-        toolchain, triton, torch: The release that fails.
-        releases: The releases to verify the script on; all without them.
-        budget: A number of compiles (`600`), or a duration (`120s`, `15m`), for the whole call.
-        runs: How many times the script runs where it fails.
-        jobs: How many releases compile in parallel; as many as processors without it.
-        memory: Megabytes for each worker.
-        trust: Install and import the packages that a launches file or a stored cell names.
-        store: The folder of the store.
-        output: The folder for the files; `repro-KEY8` without one.
+        **options: The options of `flacheck repro`.
         on_event: Receives each improvement.
 
     Raises:
@@ -119,34 +91,25 @@ def repro(
         Interrupted: If a second interrupt comes before the script is verified.
     """
     handle = on_event or ignore
-    allowance = _budget(str(budget))
-    selection = selection_of(
-        kernel=kernel,
-        op=op,
-        target=target,
-        dtype=dtype,
-        num_warps=num_warps,
-        num_stages=num_stages,
-        toolchain=toolchain,
-        triton=triton,
-        torch=torch,
-    )
-    about = cell_of(cell, matrix, package, trust, "repro")
-    options = run_options(jobs=jobs, memory=memory)
+    allowance = _budget(str(options["budget"]))
+    selection, run = selection_of(options), run_options(options)
+    about = cell_of(cell, options, "repro")
     try:
-        with Store.open(store, create=not cells.needs_store(about)) as open_store:
+        with Store.open(options["store"], create=not cells.needs_store(about)) as open_store:
             chosen_cell = cells.resolve_cell(
-                about, selection, open_store, Purpose.REPRO, trust, options
+                about, selection, open_store, Purpose.REPRO, options["trust"], run
             )
         for warning in chosen_cell.warnings:
             handle(Progress(warning))
         failing = chosen_cell.cell
-        folder = Path(output or f"repro-{failing.key[:8]}")
+        folder = Path(options["output"] or f"repro-{failing.key[:8]}")
         if failing.kernel.language != "triton":
-            return _preprocess(chosen_cell, folder, memory)
+            return _preprocess(chosen_cell, folder, run.memory_mb)
         # Before the releases are downloaded.
         check_stage(failing)
-        ready = provide_releases(failing.toolchain, failing.target, texts(releases), texts(triton))
+        ready = provide_releases(
+            failing.toolchain, failing.target, texts(options["releases"]), texts(options["triton"])
+        )
     except KeyboardInterrupt:
         raise Interrupted(
             "interrupted before there was a compiler to ask: no file was written"
@@ -155,9 +118,9 @@ def repro(
     trusts = chosen_cell.trust or not isinstance(failing.kernel.origin, Cut)
     packages = chosen_cell.packages
     with Compilers(
-        ready, packages, memory, allowance, trust=trusts, jobs=options.workers
+        ready, packages, run.memory_mb, allowance, trust=trusts, jobs=run.workers
     ) as compilers:
-        return _reduce(failing, compilers, runs, folder, handle)
+        return _reduce(failing, compilers, options["runs"], folder, handle)
 
 
 def _budget(text: str) -> Budget:

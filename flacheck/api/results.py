@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flacheck.api.arguments import PathLike, Texts, run_options, texts
+from flacheck.api.arguments import run_options, texts
+from flacheck.api.options.commands import BuildOptions, VerifyOptions
+from flacheck.api.options.declaration import PathLike, takes
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.evidence.published.library import FOLDER, ResultsFolder, has_results, open_library
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
@@ -16,10 +18,10 @@ from flacheck.toolchains import cache, torch_pins, triton_releases
 from flacheck.toolchains.scratch import temporary_folder
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from flacheck.capabilities.results.verifying import Verification
     from flacheck.evidence.published.form import FileEntry, Manifest
-
-_BUILD_STORE = Path(".flacheck-results")
 
 
 def library_of(results: PathLike | None) -> ResultsFolder:
@@ -60,34 +62,15 @@ def library_if_intact(handle: OnEvent) -> ResultsFolder | None:
         return None
 
 
+@takes(BuildOptions)
 def build_results(
-    combinations: PathLike,
-    *,
-    output: PathLike,
-    package: Texts = (),
-    every: bool = False,
-    newest: bool = False,
-    shard: str | None = None,
-    jobs: int = 0,
-    timeout: str | float = "auto",
-    memory: int = 8192,
-    executor: str = "local",
-    fresh: bool = False,
-    store: PathLike = _BUILD_STORE,
-    on_event: OnEvent | None = None,
+    combinations: PathLike, *, on_event: OnEvent | None = None, **options: Unpack[BuildOptions]
 ) -> Sequence[FileEntry]:
     """Build published results from a file of combinations; an interrupted build goes on.
 
     Args:
         combinations: A YAML file as `results/combinations.yaml`.
-        output: The folder of the results.
-        package: Only these packages or matrices, with or without a version.
-        every: Build the combinations that are not shipped as well.
-        newest: First add to the file what new releases of Triton, torch and its packages add.
-        shard: `I/N` for part I of N of the combinations; copy the files of all shards together.
-        jobs, timeout, memory, executor: How the cells are compiled, as for `scan`.
-        fresh: Compile everything again.
-        store: The folder of the store that keeps the records.
+        **options: The options of `flacheck results build`.
         on_event: Receives each event while the cells compile.
 
     Raises:
@@ -99,12 +82,13 @@ def build_results(
     from flacheck.evidence.published.combinations import read_combinations
 
     file = Path(combinations)
-    if newest:
+    if options["newest"]:
         _add_newest(file, on_event or ignore)
-    selection = building.select(read_combinations(file), shard, texts(package), every)
-    options = run_options(timeout=timeout, jobs=jobs, memory=memory, executor=executor, fresh=fresh)
-    request = building.Building(file, selection, Path(output), options)
-    with Store.open(store) as open_store:
+    packages, every = texts(options["package"]), options["every"]
+    selection = building.select(read_combinations(file), options["shard"], packages, every)
+    output, run = Path(options["output"]), run_options(options)
+    request = building.Building(file, selection, output, run)
+    with Store.open(options["store"]) as open_store:
         return drain(building.build(request, open_store), on_event)
 
 
@@ -125,25 +109,14 @@ def _add_newest(file: Path, handle: OnEvent) -> None:
         handle(Progress(f"{file}: added{entry.line.removeprefix('  -')}"))
 
 
+@takes(VerifyOptions)
 def verify_results(
-    *,
-    results: PathLike | None = None,
-    sample: int = 200,
-    seed: int = 0,
-    places: int = 6,
-    jobs: int = 0,
-    timeout: str | float = "auto",
-    memory: int = 8192,
-    on_event: OnEvent | None = None,
+    *, on_event: OnEvent | None = None, **options: Unpack[VerifyOptions]
 ) -> Verification:
     """Compile drawn cells of published results again, and compare.
 
     Args:
-        results: A folder or URL of results instead of flacheck's own.
-        sample: The number of cells.
-        seed: The seed of the draw.
-        places: The number of files to draw from.
-        jobs, timeout, memory: How the cells are compiled, as for `scan`.
+        **options: The options of `flacheck results verify`.
         on_event: Receives each event while the cells compile.
 
     Raises:
@@ -152,12 +125,12 @@ def verify_results(
     """
     from flacheck.capabilities.results.verifying import verify
 
+    sample, seed, places = options["sample"], options["seed"], options["places"]
     if sample < 1 or places < 1:
         raise UsageError("--sample and --places take numbers from 1 on")
-    options = run_options(timeout=timeout, jobs=jobs, memory=memory)
-    library = library_of(results)
+    run, library = run_options(options), library_of(options["results"])
     with temporary_folder() as aside, Store.open(Path(aside)) as open_store:
-        return drain(verify(library, open_store, sample, seed, options, places), on_event)
+        return drain(verify(library, open_store, sample, seed, run, places), on_event)
 
 
 def results_site(output: PathLike, *, results: PathLike | None = None) -> Sequence[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from flacheck.api.arguments import STORE, PathLike
+from flacheck.api.options.declaration import STORE, PathLike
 from flacheck.model import Verdict
 from flacheck.store import Store
 

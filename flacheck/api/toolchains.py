@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from flacheck import toolchains
-from flacheck.api.arguments import Texts, texts
+from flacheck.api.arguments import texts
+from flacheck.api.options.declaration import Texts
 from flacheck.errors import IncompleteError
 from flacheck.pipeline.events import OnEvent, Progress, ignore
 from flacheck.toolchains import connections

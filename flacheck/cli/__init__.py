@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from flacheck import Exit, FlacheckError, __version__
-from flacheck.cli import commands, flags, loudness
+from flacheck.cli import commands, loudness
 from flacheck.cli.commands import CommandPlace
 from flacheck.cli.pages import ASK, KEEP, MACHINE, TRACE
 from flacheck.reports.display import forgive_encodings
@@ -120,8 +120,8 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = flags.option(
-        False, "--version", "-V", panel=None, callback=_print_version, is_eager=True, help=_VERSION
+    version: bool = typer.Option(
+        False, "--version", "-V", callback=_print_version, is_eager=True, help=_VERSION
     ),
 ) -> None:
     pass

@@ -1,15 +1,31 @@
 """flacheck capture: record a program's launches, with or without a GPU."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import flacheck
+from flacheck.api.options.declaration import WITH, Option, path
 from flacheck.cli import common, flags
 
 _DEVICE = "Imitate this card (h100, h200, a100, v100, b200 …), or use the card that is here (real)."
 
 
+class CaptureCommand(TypedDict, total=False):
+    """The options of `flacheck capture`."""
+
+    command: Annotated[
+        list[str],
+        flags.argument("-- CMD…", "The program and its arguments.", kind=list[str]),
+    ]
+    output: Annotated[
+        Path,
+        path("--output -o FILE", "Write the launches to FILE.", default=Path("launches.jsonl")),
+    ]
+    device: Annotated[str, Option("--device CARD", _DEVICE, WITH, "h100")]
+
+
 @common.command(
+    CaptureCommand,
     examples=[
         (
             "Record a training script on an imitated H100",
@@ -26,27 +42,14 @@ _DEVICE = "Imitate this card (h100, h200, a100, v100, b200 …), or use the card
         4: "the program launched no kernel",
     },
 )
-def capture(
-    command: Annotated[
-        list[str], flags.argument(metavar="-- CMD…", help="The program and its arguments.")
-    ],
-    output: Path = flags.option(
-        Path("launches.jsonl"),
-        "--output",
-        "-o",
-        panel=flags.OUTPUT,
-        metavar="FILE",
-        help="Write the launches to FILE.",
-    ),
-    device: str = flags.option("h100", panel=flags.WITH, metavar="CARD", help=_DEVICE),
-) -> int:
+def capture(call: common.Call[CaptureCommand]) -> int:
     """Record a program's launches, with or without a GPU.
 
     `flacheck scan FILE` compiles the recorded launches anywhere.
     """
-    captured = flacheck.capture(command, output=output, device=device)
+    captured = flacheck.capture(**call.arguments(flacheck.capture))
     if captured.was_started:
         common.say(captured.summary)
     else:
-        common.say(f"{command[0]}: could not be started; is it on the PATH?")
+        common.say(f"{call.options['command'][0]}: could not be started; is it on the PATH?")
     return captured.exit_code

@@ -30,19 +30,10 @@ def _is_short() -> bool:
     return "-h" in sys.argv and "--help" not in sys.argv
 
 
-def _path_of(context: Any) -> tuple[str, ...]:
-    """Return the path of a context's command, without the program's name."""
-    names: list[str] = []
-    while context.parent is not None:
-        names.insert(0, context.info_name)
-        context = context.parent
-    return tuple(names)
-
-
-def _help_of(parameter: Any, path: tuple[str, ...], text: str) -> str:
-    name = pages.setting_name(path, parameter)
+def _help_of(command: Any, parameter: Any, text: str) -> str:
+    name = pages.setting_name(command, parameter)
     is_option = any(each.startswith("-") for each in parameter.opts)
-    if _is_short() or not path or (name is None and not is_option):
+    if _is_short() or not pages.page_of(command).options or (name is None and not is_option):
         return text
     if name is None:
         source = "command line only"
@@ -71,7 +62,6 @@ def _bold(heading: str) -> str:
 
 
 def _write_options(command: Any, context: Any, formatter: Any) -> None:
-    path = _path_of(context)
     groups: dict[str, list[tuple[str, str]]] = {}
     for parameter in command.get_params(context):
         row = parameter.get_help_record(context)
@@ -84,7 +74,7 @@ def _write_options(command: Any, context: Any, formatter: Any) -> None:
         if parameter.name == "help":
             groups.setdefault(panel, []).append((name, text))
         else:
-            groups.setdefault(panel, []).append((name, _help_of(parameter, path, text)))
+            groups.setdefault(panel, []).append((name, _help_of(command, parameter, text)))
     for panel, rows in _in_order(groups, pages.PANELS):
         with formatter.section(_bold(panel)):
             formatter.write_dl(rows, col_max=_NAMES)

@@ -7,8 +7,9 @@ import inspect
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import typer
 
@@ -21,14 +22,10 @@ from flacheck.cli.termination import terminable
 if TYPE_CHECKING:
     from flacheck.reports.document import Report
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-# The options of every command.
-_OF_ALL: Mapping[str, Any] = {
-    "offline": flags.Offline,
-    "refresh": flags.Refresh,
-    "quiet": flags.Quiet,
-    "verbose": flags.Verbose,
-}
+Options = TypeVar("Options", bound=Mapping[str, object])
+_CONTEXT = inspect.Parameter(
+    "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+)
 
 
 def typed_command() -> str:
@@ -54,102 +51,102 @@ def _exit_code_of(work: Callable[[], int | None]) -> int | None:
         return Exit.INTERRUPTED
 
 
-def command(
-    *, examples: Sequence[tuple[str, str]], exits: Mapping[int, str]
-) -> Callable[[Command], Command]:
-    """Return a decorator that turns a command's errors into one message and an exit code.
+@dataclass(frozen=True)
+class Call(Generic[Options]):
+    """A command as it was called: the value of each option, and where it is from."""
 
-    It adds --offline, --refresh, --quiet and --verbose to the command's options.
+    options: Options
+    context: typer.Context
+
+    def is_typed(self, name: str) -> bool:
+        """Return True if the command line holds an option; False for a setting or a variable."""
+        source = self.context.get_parameter_source(name)
+        return source is not None and source.name == "COMMANDLINE"
+
+    def is_chosen(self, name: str) -> bool:
+        """Return True if the command line, a variable or a setting holds an option."""
+        source = self.context.get_parameter_source(name)
+        return source is not None and source.name != "DEFAULT"
+
+    def arguments(self, function: Callable[..., Any], **changes: Any) -> Any:
+        """Return the chosen options that an API function takes; its own defaults are the others.
+
+        `changes` replace options, or add arguments that are no option.
+        """
+        names = inspect.signature(function).parameters
+        chosen = {
+            name: value
+            for name, value in self.options.items()
+            if name in names and self.is_chosen(name)
+        }
+        return {**chosen, **changes}
+
+    def subject(self) -> dict[str, Any]:
+        """Return `matrix` and `package`; one that is typed replaces the other's default.
+
+        Raises:
+            UsageError: If both are typed.
+        """
+        matrix, package = self.options.get("matrix"), self.options.get("package")
+        if self.is_typed("matrix") and self.is_typed("package"):
+            raise UsageError("a matrix and --package were given: name one of them")
+        if self.is_typed("matrix"):
+            package = []
+        elif package:
+            matrix = None
+        return {"matrix": matrix, "package": package}
+
+    def check_output(self) -> dict[Path, str]:
+        """Return the format of each further report, by file, as `check_output` does."""
+        options: Mapping[str, Any] = self.options
+        return check_output(options["format"], options["output"], options["reports"])
+
+    def show(self, report: Report) -> None:
+        """Render a report in the chosen format, to the chosen file."""
+        options: Mapping[str, Any] = self.options
+        show(options["format"], report, options.get("output"))
+
+    def show_all(self, make: Callable[[], Report], formats: Mapping[Path, str]) -> None:
+        """Render a report, and again for each further file; `make` builds it anew each time."""
+        for file, name in formats.items():
+            show(name, make(), file)
+        self.show(make())
+
+
+def command(
+    options: type[Options], *, examples: Sequence[tuple[str, str]], exits: Mapping[int, str]
+) -> Callable[[Callable[[Call[Options]], int]], Callable[..., None]]:
+    """Return a decorator that makes a command of a function: its errors end it with an exit code.
 
     Args:
+        options: A TypedDict of the command's options, beside those that every command has.
         examples: Pairs of a question or a task and the command line that answers it.
         exits: The meaning of the command's exit codes, beside those that every command has.
     """
+    declared = flags.options_of(options)
+    parameters = [flags.parameter(name, option) for name, option in declared.items()]
+    defaults = {each.name: each.default for each in parameters}
 
-    def decorate(function: Command) -> Command:
-        run = _with_exit_code(function)
-        signature = inspect.signature(function, eval_str=True)
-        extra = []
-        for name, annotation in _OF_ALL.items():
-            # `flacheck gate` has a --refresh that does more.
-            if name in signature.parameters:
-                continue
-            kind = inspect.Parameter.KEYWORD_ONLY
-            extra.append(inspect.Parameter(name, kind, default=False, annotation=annotation))
+    def decorate(function: Callable[[Call[Options]], int]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def run(context: typer.Context, **values: Any) -> None:
+            call = Call(cast("Options", {**defaults, **values}), context)
+            try:
+                with terminable():
+                    code = _exit_code_of(lambda: function(call))
+            except KeyboardInterrupt:
+                # Between the command's end and that of its signal handlers.
+                code = Exit.INTERRUPTED
+            raise typer.Exit(int(code or 0))
+
         # Typer reads the options from the signature and from the annotations.
-        parameters = [*signature.parameters.values(), *extra]
-        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
-        selections = frozenset(filter(None, map(_selection, parameters)))
-        pages.mark(run, pages.Page(tuple(examples), tuple(exits.items()), selections))
-        return run  # type: ignore[return-value]
+        signature = inspect.Signature([_CONTEXT, *parameters])
+        run.__signature__ = signature  # type: ignore[attr-defined]
+        run.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
+        pages.mark(run, pages.Page(tuple(examples), tuple(exits.items()), declared))
+        return run
 
     return decorate
-
-
-def _selection(parameter: inspect.Parameter) -> str | None:
-    """Return the name of a parameter that a project's settings may hold; None for the others."""
-    declarations = (parameter.default, *getattr(parameter.annotation, "__metadata__", ()))
-    if any(getattr(each, "selects", False) for each in declarations):
-        return parameter.name
-    return None
-
-
-def _with_exit_code(function: Callable[..., Any]) -> Callable[..., None]:
-    own = inspect.signature(function).parameters.keys()
-
-    @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> None:
-        # The command's class has applied them.
-        for name in _OF_ALL.keys() - own:
-            kwargs.pop(name, None)
-        try:
-            with terminable():
-                code = _exit_code_of(lambda: function(*args, **kwargs))
-        except KeyboardInterrupt:
-            # Between the command's end and that of its signal handlers.
-            code = Exit.INTERRUPTED
-        raise typer.Exit(int(code or 0))
-
-    return run
-
-
-def arguments(context: typer.Context, function: Callable[..., Any], **changes: Any) -> Any:
-    """Return the command's parameters that an API function takes, by name.
-
-    `changes` replace parameters, or add some that are no option.
-    """
-    names = inspect.signature(function).parameters
-    values = {name: value for name, value in context.params.items() if name in names}
-    return {**values, **changes}
-
-
-def subject(context: typer.Context) -> dict[str, Any]:
-    """Return `matrix` and `package`; one that is typed replaces the other's default.
-
-    Raises:
-        UsageError: If both are typed.
-    """
-    matrix, package = context.params.get("matrix"), context.params.get("package")
-    if is_typed(context, "matrix") and is_typed(context, "package"):
-        raise UsageError("a matrix and --package were given: name one of them")
-    if is_typed(context, "matrix"):
-        package = []
-    elif package:
-        matrix = None
-    return {"matrix": matrix, "package": package}
-
-
-def is_typed(context: typer.Context, name: str) -> bool:
-    """Return True if the command line holds a parameter; False for a setting or a variable."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def is_chosen(context: typer.Context, name: str) -> bool:
-    """Return True if the command line, a variable or a setting holds a parameter."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name != "DEFAULT"
 
 
 def check_output(format: str, file: Path | None, reports: Sequence[str]) -> dict[Path, str]:
@@ -194,12 +191,3 @@ def show(format: str, report: Report, file: Path | None = None) -> None:
     if file is None:
         display = Display.of_stdout()
     write(render(format, report, display), file)
-
-
-def show_all(
-    make: Callable[[], Report], format: str, file: Path | None, formats: Mapping[Path, str]
-) -> None:
-    """Render a report, and again for each further file; `make` builds it anew each time."""
-    for further_file, name in formats.items():
-        show(name, make(), further_file)
-    show(format, make(), file)

@@ -5,12 +5,12 @@ A function takes the beginning of a word. Values separated by commas complete th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from flacheck import FlacheckError
+from flacheck.api.options.declaration import Option
 
 # A value, or a value with a word about it.
 Suggestion: TypeAlias = "str | tuple[str, str]"
@@ -44,22 +44,23 @@ def _of(name: str) -> Completer:
     return complete
 
 
-def of_choices(metavar: str) -> Completer | None:
-    """Return the completion by a metavar that lists its values, `table|json`; None for others."""
-    if not re.fullmatch(r"[a-z]+(\|[a-z]+)+", metavar):
+def of_option(option: Option) -> Completer | None:
+    """Return the completion of an option: its choices, or the function that it names."""
+    if option.choices:
+        return lambda incomplete: _matching(option.choices, incomplete)
+    if option.complete is None:
         return None
-    choices = metavar.split("|")
-    return lambda incomplete: _matching(choices, incomplete)
+    return _OWN.get(option.complete) or _of(option.complete)
 
 
-def formats(incomplete: str) -> list[Any]:
+def _formats(incomplete: str) -> list[Any]:
     """Complete FORMAT=FILE up to the sign."""
     from flacheck import reports
 
     return _matching([f"{name}=" for name in reports.FORMATS], incomplete)
 
 
-def files(*suffixes: str) -> Completer:
+def _files(*suffixes: str) -> Completer:
     """Return the completion by files whose names end so, and by folders."""
 
     def complete(incomplete: str) -> list[Any]:
@@ -74,7 +75,7 @@ def files(*suffixes: str) -> Completer:
 
 def _matrix_or_file(incomplete: str) -> list[Any]:
     named = _of("matrices")(incomplete)
-    return named + files(".yaml", ".yml", ".jsonl")(incomplete)
+    return named + _files(".yaml", ".yml", ".jsonl")(incomplete)
 
 
 def _cell(incomplete: str) -> list[Any]:
@@ -82,10 +83,10 @@ def _cell(incomplete: str) -> list[Any]:
 
 
 def _code_or_file(incomplete: str) -> list[Any]:
-    return _of("codes")(incomplete) + files(".log", ".txt", ".gz", ".zst", ".zip")(incomplete)
+    return _of("codes")(incomplete) + _files(".log", ".txt", ".gz", ".zst", ".zip")(incomplete)
 
 
-def topics(incomplete: str) -> list[Any]:
+def _topics(incomplete: str) -> list[Any]:
     """Complete the topic of `flacheck help`."""
     from flacheck.cli.topics import title_of, topic_texts
 
@@ -93,16 +94,12 @@ def topics(incomplete: str) -> list[Any]:
     return _matching(titles, incomplete)
 
 
-kernels = _of("kernels")
-runs = _of("runs")
-targets = _of("targets")
-dtypes = _of("dtypes")
-releases = _of("releases")
-torch_releases = _of("torch_releases")
-toolchains = _of("toolchains")
-packages = _of("packages")
-matrices = _matrix_or_file
-cells = _cell
-codes = _code_or_file
-stages = _of("stages")
-schemas = _of("schemas")
+_OWN: dict[str, Completer] = {
+    "cells": _cell,
+    "codes": _code_or_file,
+    "formats": _formats,
+    "launches_files": _files(".jsonl"),
+    "matrices": _matrix_or_file,
+    "measured_files": _files(".jsonl", ".bundle"),
+    "topics": _topics,
+}

@@ -7,7 +7,6 @@ or a wrong value is an error with its place.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import typer
 
 from flacheck import FlacheckError, UsageError
 from flacheck.api import settings
+from flacheck.api.options.declaration import Option as Declaration
 from flacheck.cli import pages
 
 # Variables that belong to flacheck and are not options.
@@ -48,15 +48,16 @@ class _Option:
     @property
     def selects(self) -> bool:
         """Return True if a project's settings may hold the option."""
-        return self.parameter.name in pages.page_of(self.command).selections
+        return self.declaration.selects
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """All values that it takes, where its metavar lists them."""
-        metavar = self.parameter.metavar or ""
-        if not re.fullmatch(r"[a-z]+(\|[a-z]+)+", metavar):
-            return ()
-        return tuple(metavar.split("|"))
+        """All values that it takes, where its usage lists them."""
+        return self.declaration.choices
+
+    @property
+    def declaration(self) -> Declaration:
+        return pages.page_of(self.command).options[self.parameter.name]
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def _options(command: Any) -> dict[str, list[_Option]]:
     options: dict[str, list[_Option]] = {}
     for path, sub in pages.commands(command):
         for parameter in sub.params:
-            name = pages.setting_name(path, parameter)
+            name = pages.setting_name(sub, parameter)
             if name is not None:
                 key = name.replace("-", "_")
                 options.setdefault(key, []).append(_Option(path, sub, parameter))

@@ -1,31 +1,31 @@
 """flacheck diff: what changes between two releases, or two sets of stored results."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Annotated
 
-import typer
-
 import flacheck
-from flacheck.cli import common, completion, flags
-from flacheck.cli.flags import option
+from flacheck.api.options.commands import DiffOptions
+from flacheck.api.options.declaration import OUTPUT, switch
+from flacheck.cli import common, flags
 from flacheck.cli.progress import follow
 
 _FROM = (
     "torch==2.9.*, triton==3.5.1, installed, newest, run:ID, a launches file, a run's JSON, or "
     "PACKAGE==VERSION."
 )
-_TRITON = "Choose this release of stored results, or compile two releases of a package with it."
 _TO = "The same, for the other side."
-_CONFIGS = (
-    "Compare one configuration a kernel, size and dtype (usual), a few extreme ones too (edges), "
-    "or all of them (own). Default: own up to 1,000 configurations, else edges."
-)
 _STRICT = "Exit 3 when a kernel has no verdict or is not launched any more."
 
 
+class DiffCommand(DiffOptions, flags.FullReport, total=False):
+    """The options of `flacheck diff`."""
+
+    from_: Annotated[str, flags.argument("FROM", _FROM)]
+    to: Annotated[str, flags.argument("TO", _TO)]
+    strict: Annotated[bool, switch("--strict", _STRICT, OUTPUT, selects=True)]
+
+
 @common.command(
+    DiffCommand,
     examples=[
         (
             "Can I upgrade torch?",
@@ -49,46 +49,7 @@ _STRICT = "Exit 3 when a kernel has no verdict or is not launched any more."
         4: "the selection is empty",
     },
 )
-def diff(
-    context: typer.Context,
-    from_: Annotated[str, flags.argument(metavar="FROM", help=_FROM)],
-    to: Annotated[str, flags.argument(metavar="TO", help=_TO)],
-    package: flags.Package = [],
-    matrix: flags.Matrix = None,
-    configs: str | None = option(
-        None, panel=flags.WHAT, selects=True, metavar="usual|edges|own", help=_CONFIGS
-    ),
-    kernel: flags.Kernel = [],
-    op: flags.Op = [],
-    target: flags.Target = [],
-    dtype: flags.Dtype = [],
-    num_warps: flags.NumWarps = [],
-    num_stages: flags.NumStages = [],
-    define: flags.Define = [],
-    options: flags.Option = [],
-    triton: list[str] = option(
-        [],
-        panel=flags.WITH,
-        metavar="X",
-        complete=completion.releases,
-        help=_TRITON,
-    ),
-    jobs: flags.Jobs = 0,
-    executor: flags.Executor = "local",
-    cache_from: flags.CacheFrom = None,
-    cache_to: flags.CacheTo = None,
-    timeout: flags.Timeout = "auto",
-    memory: flags.Memory = 8192,
-    fresh: flags.Fresh = False,
-    trust: flags.Trust = False,
-    no_published: flags.NoPublished = False,
-    results: flags.Results = None,
-    strict: bool = option(False, "--strict", panel=flags.OUTPUT, selects=True, help=_STRICT),
-    store: flags.StoreDir = Path(".flacheck"),
-    format: flags.Format = "table",
-    output: flags.Output = None,
-    reports: flags.Reports = [],
-) -> int:
+def diff(call: common.Call[DiffCommand]) -> int:
     """Compare two releases of torch or Triton: can I upgrade?
 
     FROM and TO are releases, stored runs or files. Published results answer if they can; else cells
@@ -96,18 +57,12 @@ def diff(
     """
     from flacheck.reports import diff as diff_report
 
-    formats = common.check_output(format, output, reports)
+    formats = call.check_output()
     # A stored run and a launches file come before the project's own subject.
-    is_chosen = common.is_typed(context, "package") or common.is_typed(context, "matrix")
+    is_chosen = call.is_typed("package") or call.is_typed("matrix")
     with follow() as on_event:
-        arguments = common.arguments(
-            context,
-            flacheck.diff,
-            **common.subject(context),
-            chosen=is_chosen,
-            on_event=on_event,
-        )
-        result = flacheck.diff(**arguments)
+        arguments = call.arguments(flacheck.diff, **call.subject(), chosen=is_chosen)
+        result = flacheck.diff(**arguments, on_event=on_event)
     command = common.typed_command()
-    common.show_all(lambda: diff_report.report(result, command), format, output, formats)
-    return result.exit_code(strict)
+    call.show_all(lambda: diff_report.report(result, command), formats)
+    return result.exit_code(call.options["strict"])

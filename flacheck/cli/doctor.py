@@ -2,10 +2,11 @@
 
 import flacheck
 from flacheck import Exit
-from flacheck.cli import common, loudness
+from flacheck.cli import common, flags, loudness
 
 
 @common.command(
+    flags.EveryCommand,
     examples=[
         ("Can this machine work?", "flacheck doctor"),
         ("Only failed checks", "flacheck doctor --quiet"),
@@ -15,7 +16,7 @@ from flacheck.cli import common, loudness
         1: "a check fails",
     },
 )
-def doctor() -> int:
+def doctor(_: common.Call[flags.EveryCommand]) -> int:
     """Check this machine; print a remedy for each failed check."""
     from flacheck.reports.document import Item, Report, Tone
 

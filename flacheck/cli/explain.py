@@ -6,12 +6,19 @@ from typing import Annotated, BinaryIO
 
 import flacheck
 from flacheck import UsageError
-from flacheck.cli import common, completion, flags
+from flacheck.cli import common, flags
 
 _WHAT = "A code such as FC302, a log, a .gz, .zst or .zip of logs, a folder, or - for stdin."
 
 
+class ExplainCommand(flags.ShortReport, total=False):
+    """The options of `flacheck explain`."""
+
+    what: Annotated[str, flags.argument("CODE|FILE|-", _WHAT, complete="codes")]
+
+
 @common.command(
+    ExplainCommand,
     examples=[
         ("What does this code mean?", "flacheck explain FC302"),
         ("Which known failure is in this log?", "flacheck explain build.log"),
@@ -22,13 +29,7 @@ _WHAT = "A code such as FC302, a log, a .gz, .zst or .zip of logs, a folder, or 
         1: "no rule matches",
     },
 )
-def explain(
-    what: Annotated[
-        str, flags.argument(metavar="CODE|FILE|-", help=_WHAT, complete=completion.codes)
-    ],
-    format: flags.ShortFormat = "table",
-    output: flags.Output = None,
-) -> int:
+def explain(call: common.Call[ExplainCommand]) -> int:
     """Name the failure in a log: cause, versions, remedy, links.
 
     Known wrong results (advisories) are named as well.
@@ -36,12 +37,12 @@ def explain(
     from flacheck import reports
     from flacheck.reports import explanation as explain_report
 
-    reports.check(format, reports.TABLE_OR_JSON)
-    explanation = flacheck.explain(_log(what))
+    reports.check(call.options["format"], reports.TABLE_OR_JSON)
+    explanation = flacheck.explain(_log(call.options["what"]))
     report = explain_report.report(
         explanation.findings, explanation.advisories, explanation.unexplained_errors
     )
-    common.show(format, report, output)
+    call.show(report)
     return explanation.exit_code
 
 

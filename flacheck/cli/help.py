@@ -1,20 +1,27 @@
 """flacheck help: what the words, settings and formats of all commands mean."""
 
-from __future__ import annotations
-
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import typer
 
 from flacheck import Exit, UsageError
 from flacheck.api.settings import suggest
-from flacheck.cli import common, completion, flags
+from flacheck.cli import common, flags
 from flacheck.cli.topics import title_of, topic_texts
 
 _WORDS = "A topic, or a command: settings, selection, scan, toolchain install."
 
 
+class HelpOptions(TypedDict, total=False):
+    """The options of `flacheck help`."""
+
+    words: Annotated[
+        list[str], flags.argument("TOPIC", _WORDS, None, kind=list[str], complete="topics")
+    ]
+
+
 @common.command(
+    HelpOptions,
     examples=[
         ("Which topics are there?", "flacheck help"),
         ("How are options set in a project?", "flacheck help settings"),
@@ -22,16 +29,11 @@ _WORDS = "A topic, or a command: settings, selection, scan, toolchain install."
     ],
     exits={0: "always, when the topic exists"},
 )
-def help_(
-    context: typer.Context,
-    words: Annotated[
-        list[str] | None,
-        flags.argument(metavar="TOPIC", help=_WORDS, complete=completion.topics),
-    ] = None,
-) -> int:
+def help_(call: common.Call[HelpOptions]) -> int:
     """Explain a topic or a command."""
     topics = topic_texts()
-    name = " ".join(words or [])
+    words = call.options["words"] or []
+    name = " ".join(words)
     if not name:
         lines = ["Topics, each with `flacheck help TOPIC`:\n"]
         for topic, text in topics.items():
@@ -42,7 +44,7 @@ def help_(
     elif name in topics:
         common.write([topics[name]], None)
     else:
-        common.write([_page_of_command(context, words or [], list(topics)) + "\n"], None)
+        common.write([_page_of_command(call.context, words, list(topics)) + "\n"], None)
     return Exit.OK
 
 

@@ -1,13 +1,11 @@
 """flacheck list: the kernels, matrices, targets, rules and advisories there are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import flacheck
 from flacheck import Exit, UsageError
-from flacheck.cli import common, completion, flags
+from flacheck.cli import common, flags
 
 Rows = list[dict[str, Any]]
 _SCHEMA = "run, gate, diff or another one. Default: list their names."
@@ -19,7 +17,14 @@ _UNITS = {
 _WHAT = ("kernels", "matrices", "targets", "rules", "advisories")
 
 
+class ListCommand(flags.ShortFormat, total=False):
+    """The options of `flacheck list`."""
+
+    what: Annotated[str, flags.argument("|".join(_WHAT), "The kind of thing to list.")]
+
+
 @common.command(
+    ListCommand,
     examples=[
         ("The GPUs, with their limits", "flacheck list targets"),
         ("Every failure code, for a script", "flacheck list rules --format json"),
@@ -28,19 +33,15 @@ _WHAT = ("kernels", "matrices", "targets", "rules", "advisories")
         0: "always",
     },
 )
-def show(
-    what: Annotated[
-        str, flags.argument(metavar="|".join(_WHAT), help="The kind of thing to list.")
-    ],
-    format: flags.ShortFormat = "table",
-) -> int:
+def show(call: common.Call[ListCommand]) -> int:
     """List kernels, matrices, targets, rules or advisories."""
     from flacheck import reports
     from flacheck.reports.document import Report, listing
 
+    what = call.options["what"]
     if what not in _WHAT:
         raise UsageError(f"cannot list {what!r}: there are {', '.join(_WHAT)}")
-    reports.check(format, reports.TABLE_OR_JSON)
+    reports.check(call.options["format"], reports.TABLE_OR_JSON)
     read: Callable[[], Rows] = getattr(flacheck, f"list_{what}")
     rows = read()
     report = listing(rows)
@@ -50,7 +51,7 @@ def show(
     if what == "advisories":
         # The table is short; JSON holds each advisory in full.
         report = Report(listing(_short(rows)).parts, rows)
-    common.show(format, report)
+    call.show(report)
     return Exit.OK
 
 
@@ -74,7 +75,15 @@ def _short(advisories: Rows) -> Rows:
     ]
 
 
+class SchemaCommand(TypedDict, total=False):
+    """The options of `flacheck schema`."""
+
+    name: Annotated[str | None, flags.argument("NAME", _SCHEMA, None, complete="schemas")]
+    output: flags.Output
+
+
 @common.command(
+    SchemaCommand,
     examples=[
         ("The names of all schemas", "flacheck schema"),
         ("The schema of `scan --format json`", "flacheck schema run"),
@@ -83,15 +92,11 @@ def _short(advisories: Rows) -> Rows:
         0: "always",
     },
 )
-def schema(
-    name: Annotated[
-        str | None, flags.argument(metavar="NAME", help=_SCHEMA, complete=completion.schemas)
-    ] = None,
-    output: flags.Output = None,
-) -> int:
+def schema(call: common.Call[SchemaCommand]) -> int:
     """Print the JSON Schema of an output."""
     from flacheck.reports.document import Report, listing
 
+    name, output = call.options["name"], call.options["output"]
     if name is None:
         rows = [{"schema": each} for each in flacheck.list_schemas()]
         common.show("table", listing(rows, has_header=False), output)

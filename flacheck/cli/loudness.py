@@ -228,7 +228,7 @@ def _settings_in_effect(context: Any) -> Iterator[str]:
         # The type of several values depends on Typer's release.
         if isinstance(value, tuple):
             value = list(value)
-        name = pages.setting_name((context.info_name,), parameter) or parameter.name
+        name = pages.setting_name(context.command, parameter) or parameter.name
         yield f"{name} = {value} ({_place_of(name)})"
 
 

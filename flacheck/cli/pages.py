@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-# The groups of options, in the order in which a help page shows them.
-WHAT = "What"
-WITH = "With what"
-HOW = "How"
-OUTPUT = "Output"
-PANELS = (WHAT, WITH, HOW, OUTPUT)
+from flacheck.api.options.declaration import PANELS as PANELS
+from flacheck.api.options.declaration import Option
+
 # The groups of commands in `flacheck --help`.
 ASK = "Questions"
 TRACE = "From a failure to its cause"
@@ -34,12 +31,12 @@ class Page:
     Attributes:
         examples: Pairs of a question or a task and the command line that answers it.
         exits: The exit codes of this command, beside those of every command.
-        selections: The parameters that a project's settings may hold.
+        options: The declaration of each option and argument by its parameter's name.
     """
 
     examples: tuple[tuple[str, str], ...] = ()
     exits: tuple[tuple[int, str], ...] = ()
-    selections: frozenset[str] = frozenset()
+    options: Mapping[str, Option] = field(default_factory=dict)
 
     @property
     def all_exits(self) -> dict[int, str]:
@@ -64,36 +61,10 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
             yield (*path, name), command
 
 
-# Arguments that name something stored or installed: a project's setting is not about them.
-_COMMAND_LINE_ONLY = {
-    # These search the store for one cell: a project's scans do not say where it is.
-    "bisect": ("matrix", "package"),
-    "repro": ("matrix", "package"),
-    # One of several stored reports.
-    "report": ("matrix", "package", "op"),
-    # FROM and TO name the releases.
-    "diff": ("triton",),
-    # The releases of a project's scans are not pins of the project.
-    "gate": ("triton", "torch", "toolchain"),
-    # One release is enough, and the project's setting may list several.
-    "dtypes": ("triton",),
-}
-
-
-def setting_name(path: tuple[str, ...], parameter: Any) -> str | None:
-    """Return a parameter's name as a setting, `num-warps`; None if only the command line has it.
-
-    `path` is the path of the command, such as `("scan",)`.
-    """
-    long_names = [each[2:] for each in parameter.opts if each.startswith("--")]
-    if (path, parameter.name) == (("scan",), "matrix"):
-        long_names = ["matrix"]
-    if not long_names or long_names == ["help"]:
-        return None
-    name = str(long_names[0])
-    if name.replace("-", "_") in _COMMAND_LINE_ONLY.get(" ".join(path), ()):
-        return None
-    return name
+def setting_name(command: Any, parameter: Any) -> str | None:
+    """Return a parameter's name as a setting, `num-warps`; None if only the command line has it."""
+    option = page_of(command).options.get(parameter.name)
+    return None if option is None else option.setting
 
 
 def variable_name(setting: str) -> str:

@@ -1,20 +1,29 @@
 """flacheck runs: the stored runs, and their removal."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import flacheck
 from flacheck import Exit
+from flacheck.api.options.groups import Store
 from flacheck.cli import commands, common, flags
-from flacheck.cli.flags import option
 
-_STORE = Path(".flacheck")
-_DRY_RUN = "List what would be removed; remove nothing."
 _RUNS = "Ids, unique prefixes, or last."
+
+
+class ListRuns(flags.ShortFormat, total=False):
+    """The options of `flacheck runs list`."""
+
+    store: Store
+
+
+class RemoveRuns(ListRuns, total=False):
+    """The options of `flacheck runs rm`."""
+
+    runs: Annotated[list[str], flags.argument("RUN", _RUNS, kind=list[str])]
+    dry_run: flags.DryRun
+
 
 app = typer.Typer(
     help="List or remove stored runs.",
@@ -28,44 +37,42 @@ app = typer.Typer(
 def _default(context: typer.Context) -> None:
     """List or remove stored runs."""
     if context.invoked_subcommand is None:
-        list_(store=_STORE, format="table")
+        list_(context)
 
 
 @common.command(
+    ListRuns,
     examples=[
         ("Which runs are stored?", "flacheck runs list"),
         ("Of another store, for a script", "flacheck runs list --store ci --format json"),
     ],
     exits={0: "always, where there is a store"},
 )
-def list_(store: flags.StoreDir = _STORE, format: flags.ShortFormat = "table") -> int:
+def list_(call: common.Call[ListRuns]) -> int:
     """List the stored runs with their subjects, records and states."""
     from flacheck.reports import TABLE_OR_JSON, check, housekeeping
 
-    check(format, TABLE_OR_JSON)
-    common.show(format, housekeeping.runs_report(flacheck.describe_runs(store=store)))
+    check(call.options["format"], TABLE_OR_JSON)
+    listing = flacheck.describe_runs(store=call.options["store"])
+    call.show(housekeeping.runs_report(listing))
     return Exit.OK
 
 
 @common.command(
+    RemoveRuns,
     examples=[
         ("The last scan", "flacheck runs rm last"),
         ("What would be removed?", "flacheck runs rm 20261120-191224 --dry-run"),
     ],
     exits={0: "every named run is removed"},
 )
-def remove(
-    runs: Annotated[list[str], flags.argument(metavar="RUN", help=_RUNS)],
-    store: flags.StoreDir = _STORE,
-    dry_run: Annotated[bool, option("--dry-run", panel=flags.HOW, help=_DRY_RUN)] = False,
-    format: flags.ShortFormat = "table",
-) -> int:
+def remove(call: common.Call[RemoveRuns]) -> int:
     """Remove runs with their questions, and the records that no other run contains."""
     from flacheck.reports import TABLE_OR_JSON, check, housekeeping
 
-    check(format, TABLE_OR_JSON)
-    listing = flacheck.remove_runs(runs, store=store, dry_run=dry_run)
-    common.show(format, housekeeping.runs_report(listing))
+    check(call.options["format"], TABLE_OR_JSON)
+    listing = flacheck.remove_runs(**call.arguments(flacheck.remove_runs))
+    call.show(housekeeping.runs_report(listing))
     return Exit.OK
 
 

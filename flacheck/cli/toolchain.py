@@ -1,17 +1,33 @@
 """flacheck toolchain: the compilers in the cache."""
 
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import flacheck
 from flacheck import Exit
-from flacheck.cli import commands, common, completion, flags
+from flacheck.cli import commands, common, flags
 from flacheck.cli.progress import follow
 
 _SPECS = "3.2.0, a specifier, or a path."
 app = commands.group("List, install or remove compilers, each isolated.")
 
 
+class InstallToolchains(TypedDict, total=False):
+    """The options of `flacheck toolchain install`."""
+
+    specs: Annotated[list[str], flags.argument("SPEC", _SPECS, kind=list[str], complete="releases")]
+
+
+class RemoveToolchains(TypedDict, total=False):
+    """The options of `flacheck toolchain remove`."""
+
+    names: Annotated[
+        list[str],
+        flags.argument("NAME", "triton==3.2.0 or 3.2.0.", kind=list[str], complete="toolchains"),
+    ]
+
+
 @common.command(
+    flags.EveryCommand,
     examples=[
         ("What is in the cache?", "flacheck toolchain list"),
         ("The largest last", "flacheck toolchain list | sort -k2 -n"),
@@ -20,7 +36,7 @@ app = commands.group("List, install or remove compilers, each isolated.")
         0: "always",
     },
 )
-def list_() -> int:
+def list_(_: common.Call[flags.EveryCommand]) -> int:
     """List the compilers in the cache."""
     from flacheck.reports.document import Paragraph, Report, listing
 
@@ -39,6 +55,7 @@ def list_() -> int:
 
 
 @common.command(
+    InstallToolchains,
     examples=[
         ("One release, before going offline", "flacheck toolchain install 3.7.1"),
         ("All releases of a range", 'flacheck toolchain install ">=3.4,<3.8"'),
@@ -48,19 +65,16 @@ def list_() -> int:
         3: "a compiler cannot be installed here",
     },
 )
-def install(
-    specs: Annotated[
-        list[str], flags.argument(metavar="SPEC", help=_SPECS, complete=completion.releases)
-    ],
-) -> int:
+def install(call: common.Call[InstallToolchains]) -> int:
     """Install compilers now instead of on first use."""
     with follow(resumable=False) as on_event:
-        for toolchain in flacheck.install_toolchains(specs, on_event=on_event):
+        for toolchain in flacheck.install_toolchains(call.options["specs"], on_event=on_event):
             common.write([f"{toolchain.identity}  {toolchain.path}\n"], None)
     return Exit.OK
 
 
 @common.command(
+    RemoveToolchains,
     examples=[
         ("One release", "flacheck toolchain remove 3.2.0"),
         ("A CUDA compiler", "flacheck toolchain remove nvcc==13.0.88"),
@@ -69,16 +83,9 @@ def install(
         0: "every named compiler is removed",
     },
 )
-def remove(
-    names: Annotated[
-        list[str],
-        flags.argument(
-            metavar="NAME", help="triton==3.2.0 or 3.2.0.", complete=completion.toolchains
-        ),
-    ],
-) -> int:
+def remove(call: common.Call[RemoveToolchains]) -> int:
     """Remove compilers from the cache."""
-    for shelf in flacheck.remove_toolchains(names):
+    for shelf in flacheck.remove_toolchains(call.options["names"]):
         common.write([f"removed {shelf.manifest.get('identity', shelf.path.name)}\n"], None)
     return Exit.OK
 

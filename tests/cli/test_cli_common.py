@@ -14,8 +14,10 @@ import typer
 
 from flacheck import toolchains
 from flacheck.api import arguments
-from flacheck.cli import common
+from flacheck.cli import app, common, flags
 from flacheck.errors import Exit, UsageError
+
+CONTEXT = typer.Context(typer.main.get_command(app))
 
 
 def test_values_are_repeated_or_separated_by_commas() -> None:
@@ -39,10 +41,10 @@ def test_every_flag_of_a_selection_is_repeated_or_separated_by_commas() -> None:
         ["2.9", "2.10"],
         ["x", "y"],
     )
-    flags = ("kernel", "target", "dtype", "num_warps", "num_stages", "triton", "torch", "op")
-    by_repeats = arguments.selection_of(**dict(zip(flags, values, strict=True)))
+    names = ("kernel", "target", "dtype", "num_warps", "num_stages", "triton", "torch", "op")
+    by_repeats = arguments.selection_of(dict(zip(names, values, strict=True)))
     by_commas = arguments.selection_of(
-        **{flag: ",".join(each) for flag, each in zip(flags, values, strict=True)}
+        {name: ",".join(each) for name, each in zip(names, values, strict=True)}
     )
     assert toolchains.resolve(by_commas.toolchains) == toolchains.resolve(by_repeats.toolchains)
     assert replace(by_commas, toolchains=()) == replace(by_repeats, toolchains=())
@@ -74,7 +76,8 @@ def test_a_timeout_that_is_none_is_an_error(text: str) -> None:
 def test_a_selection_takes_known_dtypes_only() -> None:
     """An unknown dtype is a usage error."""
     selection = arguments.selection_of(
-        kernel=["a,b"], target=["sm90"], dtype=["bf16"], num_warps=["4"], toolchain=["3.2.0"]
+        {"kernel": ["a,b"], "target": ["sm90"], "dtype": ["bf16"]}
+        | {"num_warps": ["4"], "toolchain": ["3.2.0"]}
     )
     assert (selection.kernels, selection.targets, selection.dtypes) == (
         ("a", "b"),
@@ -87,7 +90,7 @@ def test_a_selection_takes_known_dtypes_only() -> None:
         ("3.2.0",),
     )
     with pytest.raises(UsageError, match="unknown dtype 'fp12'"):
-        arguments.selection_of(dtype=["fp12"])
+        arguments.selection_of({"dtype": ["fp12"]})
 
 
 def test_a_terminated_command_ends_like_an_interrupted_one(
@@ -97,15 +100,16 @@ def test_a_terminated_command_ends_like_an_interrupted_one(
     before = signal.getsignal(signal.SIGTERM)
     log = []
 
-    @common.command(examples=[], exits={})
-    def terminate() -> None:
+    @common.command(flags.EveryCommand, examples=[], exits={})
+    def terminate(_: common.Call[flags.EveryCommand]) -> int:
         try:
             os.kill(os.getpid(), signal.SIGTERM)
         finally:
             log.append("in order")
+        return Exit.OK
 
     with pytest.raises(typer.Exit) as caught:
-        terminate()
+        terminate(CONTEXT)
     assert (caught.value.exit_code, log) == (Exit.INTERRUPTED, ["in order"])
     assert "interrupted. To begin again: " in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) is before
@@ -115,13 +119,13 @@ def test_a_command_runs_in_any_thread() -> None:
     """A command runs outside the main thread."""
     codes = []
 
-    @common.command(examples=[], exits={})
-    def quiet() -> Exit:
+    @common.command(flags.EveryCommand, examples=[], exits={})
+    def quiet(_: common.Call[flags.EveryCommand]) -> Exit:
         return Exit.EMPTY
 
     def run() -> None:
         with pytest.raises(typer.Exit) as caught:
-            quiet()
+            quiet(CONTEXT)
         codes.append(caught.value.exit_code)
 
     thread = threading.Thread(target=run)

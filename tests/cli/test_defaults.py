@@ -168,10 +168,10 @@ def test_a_projects_package_is_not_run_on_the_card(here: Path) -> None:
 def test_security_names_what_a_project_may_set() -> None:
     """SECURITY.md lists the options that a project may set."""
     selecting_options = set()
-    for path, command in pages.commands(COMMAND):
+    for _, command in pages.commands(COMMAND):
         for parameter in command.params:
-            name = pages.setting_name(path, parameter)
-            if name and parameter.name in pages.page_of(command).selections:
+            name = pages.setting_name(command, parameter)
+            if name and pages.page_of(command).options[parameter.name].selects:
                 selecting_options.add(name)
     text = (ROOT / "SECURITY.md").read_text()
     row = next(line for line in text.splitlines() if line.startswith("| a project's settings"))

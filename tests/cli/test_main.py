@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import typer
 
-from flacheck.cli import common
+from flacheck.cli import app, common, flags
 from flacheck.errors import Exit
 
+CONTEXT = typer.Context(typer.main.get_command(app))
 INTERRUPT_AT = """
 import os, signal, sys
 from flacheck import __main__
@@ -103,13 +104,13 @@ def test_an_interrupt_that_no_command_expects_says_how_to_begin_again(
 ) -> None:
     """The message has the command to begin again."""
 
-    @common.command(examples=[], exits={})
-    def interrupt() -> int:
+    @common.command(flags.EveryCommand, examples=[], exits={})
+    def interrupt(_: common.Call[flags.EveryCommand]) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys, "argv", ["flacheck", "repro", "a file.jsonl:2"])
     with pytest.raises(typer.Exit) as caught:
-        interrupt()
+        interrupt(CONTEXT)
     assert caught.value.exit_code == 130
     message = "flacheck: interrupted. To begin again: flacheck repro 'a file.jsonl:2'\n"
     assert capsys.readouterr().err == message

@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib.metadata
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.version import Version
 
 import flacheck
 from flacheck.api.arguments import exact_package, subjects_of
+from flacheck.api.options.commands import PlanOptions
+from flacheck.api.options.declaration import declarations
 from flacheck.errors import UsageError
 from flacheck.source.packages import package
 from flacheck.toolchains import cache, index, wheels
@@ -42,13 +45,19 @@ def test_other_specifications_stay(spec: str) -> None:
     assert exact_package(spec) == spec
 
 
+def scan_of(package: str | list[str]) -> dict[str, Any]:
+    """Return the options of a scan of these packages."""
+    defaults = {name: option.default for name, (_, option) in declarations(PlanOptions).items()}
+    return {**defaults, "package": package}
+
+
 def test_a_range_is_every_release_in_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """For a scan: the newest first, the pre-releases left out, and named in a sentence."""
     versions = [Version("0.9"), Version("1.0"), Version("2.0rc1"), Version("1.10")]
     monkeypatch.setattr(index, "available", lambda name: versions)
-    subjects = subjects_of(None, ["Shop>=1,<3", "other==1.0"])
+    subjects = subjects_of(None, scan_of(["Shop>=1,<3", "other==1.0"]))
     assert [each.package for each in subjects] == ["shop==1.10", "shop==1.0", "other==1.0"]
     assert "--package Shop>=1,<3: scanning shop==1.10, shop==1.0" in caplog.text
     with pytest.raises(UsageError, match=r"no release of shop is >=3; the newest: .*2\.0rc1"):
@@ -70,12 +79,12 @@ def test_a_range_without_an_index_is_the_releases_on_disk(
         shelf.mkdir(parents=True)
         manifest = {"name": name, "version": version}
         (shelf / cache.MANIFEST).write_text(json.dumps(manifest))
-    subjects = subjects_of(None, "flash-kmeans>=0.2,<1")
+    subjects = subjects_of(None, scan_of("flash-kmeans>=0.2,<1"))
     # 0.3.1 is published with flacheck.
     assert [each.package for each in subjects] == ["flash-kmeans==0.3.1", "flash-kmeans==0.3.0"]
     assert "no package index answers" in caplog.text
     with pytest.raises(wheels.Offline):
-        subjects_of(None, "flash-kmeans>=10")
+        subjects_of(None, scan_of("flash-kmeans>=10"))
 
 
 def test_one_release_is_expected_where_a_range_is_no_answer() -> None:
