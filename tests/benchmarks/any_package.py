@@ -1,4 +1,4 @@
-"""How much of packages that flacheck was not built on is recorded and answered, as a table.
+"""The share of kernels recorded and compiled, in packages that flacheck was not built on, as a table.
 
     python -m tests.benchmarks.any_package SPEC… --keep FOLDER [--compile] [--triton 3.6.0]
                                            [--target sm90] [--missed] [--dtype bf16]
@@ -166,8 +166,8 @@ def table(rows: list[Row]) -> str:
     lines = [_HEADS, ("---",) * len(_HEADS), *(row.cells() for row in rows)]
     total = Row("all")
     counts = [sum(len(getattr(row, name)) for row in rows) for name in ("launchable", "recorded")]
-    answered = sum(len(row.answered or ()) for row in rows)
-    lines.append((total.package, "", *map(str, counts), str(answered), "", "", ""))
+    count = sum(len(row.answered or ()) for row in rows)
+    lines.append((total.package, "", *map(str, counts), str(count), "", "", ""))
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""Whether `flacheck explain` names the failures of scans as the scans do, as a table.
+"""The share of scans' failures that `flacheck explain` gives the same code, as a table.
 
     python -m tests.benchmarks.explained [CASE…] [--stores FOLDER…] [--each 3] [--most 40]
 
@@ -9,7 +9,7 @@ results, searched with all below them: of each signature of a failure in any of 
 cells are drawn, of as many releases and GPUs as there are, and compiled anew, because stored
 records keep no output. A store of somebody else's is not for this: its sources are run.
 
-The output of each failing compile is given to `explain`, which knows nothing of the cell, and its
+The output of each failing compile is given to `explain`, without the cell, and its
 first code is compared with the record's. Left out are verdicts that no output shows: resources
 over a limit of a finished compile, time-outs, memory; and of stores also imports and calls that
 failed during a capture, which are no compiles. The exit status is 1 if a code differs or

@@ -265,15 +265,15 @@ class Distribution:
             kernels |= self._kernels(module, value, seen)
         head, _, rest = name.partition(".")
         if name in module.imports:
-            kernels |= self._imported(*module.imports[name], seen)
+            kernels |= self._kernels_of_import(*module.imports[name], seen)
         elif rest and head in module.imports:
             source, inner = module.imports[head]
-            kernels |= self._imported(".".join(filter(None, (source, inner))), rest, seen)
+            kernels |= self._kernels_of_import(".".join(filter(None, (source, inner))), rest, seen)
         for source in module.stars:
-            kernels |= self._imported(source, name, seen)
+            kernels |= self._kernels_of_import(source, name, seen)
         return kernels
 
-    def _imported(self, source: str, name: str, seen: set[tuple[str, str]]) -> set[str]:
+    def _kernels_of_import(self, source: str, name: str, seen: set[tuple[str, str]]) -> set[str]:
         if source in self.modules and name:
             return self._kernels(self.modules[source], name, seen)
         return set()

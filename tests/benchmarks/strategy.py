@@ -1,4 +1,4 @@
-"""What `--strategy adaptive` finds, replayed on stored verdicts without a compile:
+"""The finds of `--strategy adaptive`, replayed on stored verdicts without a compile:
 `python -m tests.benchmarks.strategy STORE --package flash-linear-attention==0.2.2 \\
     --toolchain triton==3.2.0,triton==3.3.1 --target sm70,sm90`.
 

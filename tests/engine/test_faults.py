@@ -75,7 +75,7 @@ def test_a_packet_that_no_worker_sends_harms_no_other_cell() -> None:
 
 @pytest.mark.slow
 def test_an_answer_of_no_known_form_is_unknown() -> None:
-    """A malformed answer is retried, then unknown, with the fault as its reason."""
+    """A malformed packet is retried, then unknown, with the fault as its reason."""
     outcomes = among_others(*(f"answer {name}" for name in sorted(ANSWERS)))
     assert outcomes.pop("answer unknown").outcome is Outcome.FINISHED
     for name, attempt in outcomes.items():
@@ -244,7 +244,7 @@ def test_a_worker_that_cannot_be_started_is_unknown() -> None:
 
 
 def test_a_worker_that_takes_no_request_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request fails to send when the system has no descriptor left."""
+    """A request fails to send when the system has run out of descriptors."""
     monkeypatch.setattr(Worker, "send", lambda worker, request, fresh=False: False)
     attempt = outcomes_of([fake.task("a", fake.kind({}))])["a"]
     assert (attempt.outcome, attempt.log) == (Outcome.NOT_STARTED, "it takes no request")

@@ -83,8 +83,8 @@ def test_a_name_that_triton_no_longer_has_is_the_releases_failure() -> None:
 
 
 def test_what_a_line_of_the_kernel_calls_is_no_launch_that_does_not_fit() -> None:
-    """The launcher's message for bad arguments is the same, and a line of the kernel's source tells
-    them apart."""
+    """The launcher's message for bad arguments is the same, and a line of the kernel's source is
+    the difference."""
     text = "store() missing 1 required positional argument: 'value'"
     launcher = replace(ODD, log=f"TypeError: {text}\n")
     assert judge(made_up(True), launcher).verdict is Verdict.UNKNOWN

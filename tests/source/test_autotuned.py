@@ -89,7 +89,7 @@ def test_a_source_without_a_place_is_read_too() -> None:
 
 
 def test_only_autotuned_functions_are_named(tmp_path: Path) -> None:
-    """A file that is not Python has no names."""
+    """A file that is not Python gives an empty list."""
     file = tmp_path / "names.py"
     file.write_text(SOURCE + "\n\n@triton.jit\ndef plain(x):\n    pass\n")
     assert autotuners.names_in(file) == ["kernel"]

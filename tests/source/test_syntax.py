@@ -120,7 +120,7 @@ def test_a_kernel_is_known_by_its_decorator(decorators: str, is_kernel: bool) ->
 
 
 def test_a_launch_names_its_kernel() -> None:
-    """`name[grid](…)` names a kernel, and a computed kernel has no name."""
+    """`name[grid](…)` is a launch of `name`, and a computed kernel is left out."""
     launches = {
         "k[(1,)](x)": ["k"],
         "k(x)": [],

@@ -46,7 +46,8 @@ def reduce(out: Path, names: list[str], budget: str, releases: str, launches: Pa
 
 
 def _processor_seconds() -> float:
-    """Of all children so far: on a busy machine the clock says little of what a command costs."""
+    """Return the CPU seconds of all children so far, since the clock of a busy machine is no
+    measure."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -96,13 +96,6 @@ def test_equal_keys_mean_equal_descriptions(
         assert repr(describe(pair[0], {})) == repr(describe(pair[1], {}))
 
 
-@given(value=ARGUMENTS)
-def test_a_value_has_the_key_that_it_had(value: Any) -> None:
-    """So that a launch is found again."""
-    one, other = keys(forms.add_argument, [value, value])
-    assert one == other
-
-
 @pytest.mark.parametrize("value", [object(), 1j, Held("float32", 0)])
 def test_what_nothing_short_stands_for_has_no_key(value: object) -> None:
     """A tensor in a constant's place is read by its value, an object by its class."""

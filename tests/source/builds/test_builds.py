@@ -1,4 +1,4 @@
-"""What a project's build compiles, read without building it."""
+"""The units of a project's build, read without building it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_include_folder_is_read_in_every_form(words: tuple[str, ...], tmp_pat
 
 
 def test_a_ninja_file_is_read_with_its_variables(tmp_path: Path) -> None:
-    """As torch writes it; a build statement's own variables come before the file's."""
+    """The variables of a build statement come before the file's, in a file as torch writes it."""
     write(tmp_path, "csrc/fwd.cu", "csrc/bwd.cu", "build/x")
     (tmp_path / "build" / "build.ninja").write_text(NINJA.replace("{root}", str(tmp_path)))
     fwd, bwd = builds.find(tmp_path).units
@@ -136,13 +136,13 @@ def test_a_file_whose_name_is_an_option_is_no_unit(tmp_path: Path, name: str, be
 
 @pytest.mark.parametrize("folder", ["./--options-file=x", "--options-file=x", "@x", "csrc/../-x"])
 def test_a_folder_whose_name_is_an_option_is_dropped(tmp_path: Path, folder: str) -> None:
-    """As for files."""
+    """A folder is dropped as a file with such a name is."""
     unit = split_arguments(["-I", folder], tmp_path, tmp_path)
     assert unit.includes == () and unit.dropped_flags == (f"-I={folder}",)
 
 
 def test_an_undefined_macro_is_a_name(tmp_path: Path) -> None:
-    """Anything else after -U is no flag of the build."""
+    """Only a name may follow -U, and anything else is dropped."""
     unit = split_arguments(["-UGOOD", "-U", "X -fplugin=y"], tmp_path, tmp_path)
     assert unit.flags == ("-UGOOD",)
 

@@ -73,7 +73,7 @@ def test_the_plan_of_such_a_project_has_the_warning(
 
 
 def test_a_setup_script_that_writes_sources_itself_is_named(tmp_path: Path) -> None:
-    """As one that fills in a template for each head size."""
+    """A script that fills in a template for each head size is named."""
     (tmp_path / "setup.py").write_text(
         'for size in (64, 128):\n    open(f"csrc/fwd_{size}.cu", "w").write(text)\n'
     )
@@ -82,7 +82,8 @@ def test_a_setup_script_that_writes_sources_itself_is_named(tmp_path: Path) -> N
 
 
 def test_a_project_whose_sources_all_exist_has_no_warning(tmp_path: Path) -> None:
-    """A script that nothing names, and one in a missing submodule, are no part of the build."""
+    """A script without a caller, and one in a missing submodule, do not count as parts of the
+    build."""
     root = project(tmp_path)
     (root / "setup.py").write_text(SETUP.replace("autogen_fna.py", "third_party/gen.py"))
     (root / "csrc" / "autogen" / "src" / "cuda" / "fna").mkdir(parents=True)

@@ -14,7 +14,6 @@ import pytest
 
 from flacheck.errors import UsageError
 from flacheck.subjects.captures.capture_job import GUEST
-from flacheck.subjects.captures.cards import card
 from flacheck.subjects.captures.run import NOT_STARTED, capture, summary
 from flacheck.subjects.inputs.launches import read
 from tests.captured import needs_torch, recorded
@@ -42,13 +41,6 @@ def test_a_command_that_cannot_be_started(tmp_path: Path) -> None:
     assert capture([str(tmp_path / "none")], tmp_path / "l.jsonl") == NOT_STARTED
 
 
-@pytest.mark.parametrize("name", ["h1000", "mi300"])
-def test_an_unknown_device_is_a_usage_error(tmp_path: Path, name: str) -> None:
-    """A card that is in no table is refused, and AMD's, which need another torch."""
-    with pytest.raises(UsageError):
-        capture(["true"], tmp_path / "l.jsonl", name)
-
-
 def test_a_file_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None:
     """The program is not started when its launches could not be kept."""
     with pytest.raises(UsageError, match="cannot be written"):
@@ -59,14 +51,6 @@ def test_no_command_is_a_usage_error(tmp_path: Path) -> None:
     """Nothing is captured without a program."""
     with pytest.raises(UsageError, match="nothing to capture"):
         capture([], tmp_path / "l.jsonl")
-
-
-def test_a_card_is_consistent() -> None:
-    """A card that shares a target with another keeps its own name and size."""
-    h200, h100 = card("h200"), card("h100")
-    assert (h200["gpu"], h200["memory_gb"], h200["capability"]) == ("NVIDIA H200", 140, (9, 0))
-    assert h100["memory_gb"] == 80
-    assert h200["shared_limit"] == h100["shared_limit"]
 
 
 def test_the_summary_says_what_may_rest_on_a_guess(tmp_path: Path) -> None:
