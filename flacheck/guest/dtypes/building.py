@@ -95,7 +95,7 @@ class Builder:
     """Construction of subjects and of the arguments for them; `settings` come from the user."""
 
     def __init__(self, operators: list[Operator], recipe: Recipe, settings: Mapping[str, Any]):
-        self._shapes, self._recipe, self._settings = Shapes(operators, recipe), recipe, settings
+        self._shapes, self._recipe, self._settings = Shapes(recipe), recipe, settings
 
     def plan(self, subject: Followable) -> CallPlan:
         """Return the first call to try."""

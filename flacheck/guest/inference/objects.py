@@ -15,10 +15,7 @@ import torch
 from .operators import Operator
 
 _LIBRARIES = ("torch", "triton", "numpy")
-# The class for arguments that may be any of torch's modules.
-MODEL = torch.nn.Linear
 _NOT_OBJECTS = (torch.Tensor, torch.dtype, torch.device, torch.nn.Module, torch.Generator)
-_VALUES = (tuple, int, float, str)
 _UNIONS = (typing.Union, types.UnionType)
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
@@ -35,33 +32,6 @@ def annotated_class(operator: Operator, parameter: inspect.Parameter) -> str | N
     return None
 
 
-def accepts_none(operator: Operator, parameter: inspect.Parameter) -> bool:
-    """Return True if an argument may be None instead of a tensor or an object."""
-    annotation = _evaluate_annotation(operator, parameter)
-    if typing.get_origin(annotation) not in _UNIONS:
-        return False
-    alternatives = typing.get_args(annotation)
-    if type(None) not in alternatives:
-        return False
-    return any(_is_package_class(each) or each is torch.Tensor for each in alternatives)
-
-
-def is_library_object(operator: Operator, parameter: inspect.Parameter) -> bool:
-    """Return True for an object of a class of torch, such as a group of processes or a stream."""
-    annotation = _evaluate_annotation(operator, parameter)
-    alternatives = (annotation,)
-    if typing.get_origin(annotation) in _UNIONS:
-        alternatives = typing.get_args(annotation)
-    classes = [each for each in alternatives if each is not type(None)]
-    return bool(classes) and all(_is_library_class(each) for each in classes)
-
-
-def is_model(operator: Operator, parameter: inspect.Parameter) -> bool:
-    """Return True if an argument may be any of torch's modules."""
-    annotation = _evaluate_annotation(operator, parameter)
-    return isinstance(annotation, type) and annotation in MODEL.__mro__[:-1]
-
-
 def find_class(name: str) -> type:
     """Return the class named `module:name`."""
     module, _, qualified_name = name.partition(":")
@@ -70,17 +40,6 @@ def find_class(name: str) -> type:
         value = getattr(value, part)
     found: type = value
     return found
-
-
-def concrete_class(abstract: type) -> type:
-    """Return the class itself or its nearest subclass that is not abstract."""
-    queue = [abstract]
-    while queue:
-        candidate = queue.pop(0)
-        if not inspect.isabstract(candidate):
-            return candidate
-        queue += candidate.__subclasses__()
-    return abstract
 
 
 def constructor(built_class: type) -> Operator:
@@ -122,13 +81,6 @@ def _is_package_class(value: Any) -> bool:
         return False
     package = value.__module__.partition(".")[0]
     return package not in sys.stdlib_module_names and package not in _LIBRARIES
-
-
-def _is_library_class(value: Any) -> bool:
-    """Return True for classes of the common libraries that only their own functions make."""
-    if not isinstance(value, type) or issubclass(value, (*_NOT_OBJECTS, *_VALUES)):
-        return False
-    return value.__module__.partition(".")[0] in _LIBRARIES
 
 
 def class_name(value: type) -> str:

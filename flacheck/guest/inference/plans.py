@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .operators import Operator
 
-# The names of arguments whose effect depends on the dtype of others.
-_DTYPE_IN_NAME = re.compile(r"dtype|[bf]p?\d\d|float")
 _TABLES = ("values", "sizes", "shapes", "dtypes", "build")
 
 
@@ -28,9 +25,8 @@ class CallPlan:
         build: values of the arguments of a layer's or object's constructor.
         training: True for a call with gradients.
         from_package: True if the package itself passed the values.
-        from_torch: True if torch's tests pass the values to the operator that is implemented.
+        is_repaired: True if the plan was changed after an error.
         sizes_from: the source of the sizes.
-        real_sizes: the symbols of sizes of a model or the grid, other than those of first calls.
     """
 
     label: str = "plain"
@@ -42,9 +38,8 @@ class CallPlan:
     build: dict[str, Any] = field(default_factory=dict)
     training: bool = True
     from_package: bool = False
-    from_torch: bool = False
+    is_repaired: bool = False
     sizes_from: str = ""
-    real_sizes: frozenset[str] = frozenset()
 
     def including(self, *names: str) -> CallPlan:
         """Return the plan with optional arguments, whose values of None are removed."""
@@ -76,12 +71,6 @@ class CallPlan:
     def identity(self) -> str:
         """A text that is equal for plans that differ in their labels only."""
         return repr(replace(self, label=""))
-
-    @property
-    def sets_dtype(self) -> bool:
-        """True if the plan sets the dtype of an argument, or one such as `residual_in_fp32`."""
-        names = self.values.keys() | self.build.keys() | self.include
-        return bool(self.dtypes) or any(map(_DTYPE_IN_NAME.search, names))
 
 
 Plans = Iterator[CallPlan]

@@ -1,9 +1,7 @@
-"""Kinds of parameters without an annotation, by their usage in the function.
+"""Kinds of a kernel's parameters by their use in its code.
 
-A function that reads `x.stride(0)` takes a tensor, one that divides by `n` a number, and one with
-`if causal` a flag. An argument that is passed to a kernel is what the kernel uses it as: a pointer
-is loaded from, a factor in an address is a number, and a tensor whose elements are part of
-addresses holds integers.
+A pointer is loaded from, a factor in an address is a number, and a tensor whose elements are part
+of addresses holds integers.
 """
 
 from __future__ import annotations
@@ -11,9 +9,8 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import CodeType
 from typing import Any
 
@@ -27,7 +24,6 @@ from ..pysource.functions import (
     last_name,
     method_name,
     names_in_scope,
-    parameter_names,
     passed_arguments,
     tuple_assignments,
     variable_assignments,
@@ -40,29 +36,12 @@ INDICES = "IndexTensor"
 NUMBER = "int"
 FLAG = "bool"
 FRACTION = "float"
-INTEGERS = "list[int]"
-FRACTIONS = "list[float]"
 DTYPE = "torch.dtype"
 # Names of numbers that are neither sizes nor offsets.
-_FRACTION_NAMES = re.compile(r"scale|eps|alpha|beta|temp|softcap|momentum|rate|slope|(^|_)p$")
-_SEQUENCE_KINDS = {"int": INTEGERS, "float": FRACTIONS}
-# If usages disagree, a parameter has the first of these kinds.
-_PRECEDENCE = (INDICES, TENSOR, INTEGERS, FRACTIONS, DTYPE, FRACTION, NUMBER, FLAG)
+FRACTION_NAMES = re.compile(r"scale|eps|alpha|beta|temp|softcap|momentum|rate|slope|(^|_)p$")
 # Levels of callees.
 _MAX_DEPTH = 4
 _MAX_ADDRESS_DEPTH = 16
-_TENSOR_ATTRIBUTES = frozenset(
-    """
-    shape stride dtype device data_ptr contiguous is_contiguous size view reshape ndim dim numel
-    is_cuda t T transpose permute unsqueeze squeeze to float half bfloat16 new_empty new_zeros
-    element_size requires_grad clone detach copy_ zero_ fill_ flatten expand untyped_storage
-    """.split()
-)
-_TENSOR_FUNCTIONS = (
-    *("empty_like", "zeros_like", "ones_like", "rand_like", "full_like", "is_tensor"),
-    "save_for_backward",
-)
-_NUMBER_FUNCTIONS = ("range", "cdiv", "next_power_of_2", "ceil", "log2", "sqrt")
 _MEMORY_FUNCTIONS = frozenset(
     """
     load store make_block_ptr make_tensor_descriptor advance atomic_add atomic_max atomic_min
@@ -76,27 +55,6 @@ Kinds = dict[str, str]
 Usages = Iterator[tuple[str, str]]
 # A variable's name → the first value that is assigned to it.
 _Assignments = dict[str, ast.expr]
-
-
-@functools.cache
-def parameter_kinds(function: Function, depth: int = 0) -> Kinds:
-    """Return the kinds of parameters by their usage in a function and in its callees."""
-    node = function_tree(function)
-    if node is None:
-        return {}
-    scope = names_in_scope(function)
-    if _is_kernel(node):
-        return kernel_parameter_kinds(node, scope, depth)
-    usages = list(_direct_usages(node))
-    if depth < _MAX_DEPTH:
-        usages += _callee_usages(node, scope, depth)
-    kinds_by_name: dict[str, set[str]] = {}
-    for name in (*parameter_names(node), *_unpacked_names(node)):
-        kinds_by_name[name] = set()
-    for name, kind in usages:
-        if name in kinds_by_name:
-            kinds_by_name[name].add(kind)
-    return {name: _first_kind(name, kinds) for name, kinds in kinds_by_name.items() if kinds}
 
 
 def local_kernels(function: Function) -> list[str]:
@@ -113,74 +71,6 @@ def local_kernels(function: Function) -> list[str]:
     return names
 
 
-def positional_names(function: Function, depth: int = 0) -> list[str]:
-    """Return the names that a function gives the elements of its `*args`, in order."""
-    node = function_tree(function)
-    if node is None:
-        return []
-    names = _unpacked_names(node)
-    if names or node.args.vararg is None or depth >= _MAX_DEPTH:
-        return names
-    # For `arguments = _parse(*args)`, the callee's names.
-    scope = names_in_scope(function)
-    for call in calls_in(node):
-        if len(call.args) != 1:
-            continue
-        callee, _ = _find_callee(call.func, scope)
-        if callee is None:
-            continue
-        match call.args[0]:
-            case ast.Starred(value=ast.Name(id=name)) if name == node.args.vararg.arg:
-                return positional_names(callee, depth + 1)
-    return []
-
-
-def _unpacked_names(node: ast.FunctionDef) -> list[str]:
-    """Return the names that a function gives the elements of its own `*args`."""
-    if node.args.vararg is None:
-        return []
-    names = _names_of_unpacking(node, node.args.vararg.arg)
-    if names is not None:
-        return names
-    names_by_index = _names_of_subscripts(node, node.args.vararg.arg)
-    consecutive = itertools.takewhile(names_by_index.__contains__, itertools.count())
-    return [names_by_index[index] for index in consecutive]
-
-
-def _names_of_unpacking(node: ast.FunctionDef, vararg: str) -> list[str] | None:
-    """Return the names in the shortest `x, y = args`; None if there is none."""
-    shortest: list[str] | None = None
-    for target, value in tuple_assignments(node):
-        names = list(_plain_names(target.elts))
-        if variable_name(value) != vararg or len(names) != len(target.elts):
-            continue
-        if shortest is None or len(names) < len(shortest):
-            shortest = names
-    return shortest
-
-
-def _names_of_subscripts(node: ast.FunctionDef, vararg: str) -> dict[int, str]:
-    """Return the names in assignments such as `x = args[0]` by their index."""
-    names: dict[int, str] = {}
-    for variable, value in variable_assignments(node):
-        if isinstance(value, ast.IfExp):
-            # `args[0] if args else kwargs.get("input")`
-            value = value.body
-        match value:
-            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=index)):
-                if name == vararg and type(index) is int:
-                    names.setdefault(index, variable)
-    return names
-
-
-def _first_kind(name: str, kinds: set[str]) -> str:
-    """Return the kind of a parameter from the kinds of its usages."""
-    kind = next(kind for kind in _PRECEDENCE if kind in kinds)
-    if kind == NUMBER and _FRACTION_NAMES.search(name):
-        return FRACTION
-    return kind
-
-
 def _is_kernel(node: ast.FunctionDef) -> bool:
     """Return True for a function with the decorator `jit`."""
     for decorator in node.decorator_list:
@@ -189,87 +79,23 @@ def _is_kernel(node: ast.FunctionDef) -> bool:
     return False
 
 
-def _direct_usages(node: ast.FunctionDef) -> Usages:
-    """Yield the names that a function itself uses, each with the kind of the usage."""
-    for part in walk(node):
-        match part:
-            case ast.Attribute(value=ast.Name(id=name)) if part.attr in _TENSOR_ATTRIBUTES:
-                yield name, TENSOR
-            case ast.Call():
-                yield from _call_usages(part)
-            case ast.BinOp(op=ast.Mod() | ast.FloorDiv()):
-                for name in _plain_names((part.left, part.right)):
-                    yield name, NUMBER
-            case ast.If() | ast.IfExp() | ast.While():
-                for name in _condition_names(part.test):
-                    yield name, FLAG
-            case ast.GeneratorExp() | ast.ListComp():
-                yield from _comprehension_usages(part)
-
-
-def _call_usages(call: ast.Call) -> Usages:
-    """Yield the arguments of a function for tensors, for numbers or for dtypes."""
-    function = called_name(call)
-    for keyword in call.keywords:
-        if keyword.arg == "dtype" and isinstance(keyword.value, ast.Name):
-            yield keyword.value.id, DTYPE
-    if function in _TENSOR_FUNCTIONS:
-        for name in _plain_names(call.args):
-            yield name, TENSOR
-    elif function in _NUMBER_FUNCTIONS:
-        for name in _plain_names(call.args):
-            yield name, NUMBER
-
-
-def _comprehension_usages(
-    comprehension: ast.GeneratorExp | ast.ListComp,
-) -> Usages:
-    """Yield the sequence of numbers in `tuple(int(n) for n in widths)`."""
-    loop = comprehension.generators[0]
-    element = comprehension.elt
-    if not isinstance(element, ast.Call) or not isinstance(loop.iter, ast.Name):
-        return
-    converter = variable_name(element.func)
-    if converter not in _SEQUENCE_KINDS:
-        return
-    if list(_plain_names(element.args)) == list(_plain_names([loop.target])):
-        yield loop.iter.id, _SEQUENCE_KINDS[converter]
-
-
-def _condition_names(condition: ast.expr) -> Iterator[str]:
+def condition_names(condition: ast.expr) -> Iterator[str]:
     """Yield the names that are conditions by themselves."""
     match condition:
         case ast.Name():
             yield condition.id
         case ast.UnaryOp(op=ast.Not()):
-            yield from _condition_names(condition.operand)
+            yield from condition_names(condition.operand)
         case ast.BoolOp():
             for part in condition.values:
-                yield from _condition_names(part)
+                yield from condition_names(part)
 
 
-def _plain_names(nodes: Iterable[ast.expr]) -> Iterator[str]:
-    """Yield the names among some expressions."""
-    for node in nodes:
-        if isinstance(node, ast.Name):
-            yield node.id
+def find_callee(node: ast.expr, scope: Mapping[str, Any]) -> tuple[Function | None, list[str]]:
+    """Return the package's function that is called or launched, and the parameters of the call.
 
-
-def _callee_usages(node: ast.FunctionDef, scope: Mapping[str, Any], depth: int) -> Usages:
-    """Yield the names that are passed to kernels and functions, each with its kind there."""
-    for call in calls_in(node):
-        callee, bound_parameters = _find_callee(call.func, scope)
-        if callee is None:
-            continue
-        kinds = parameter_kinds(callee, depth + 1)
-        parameters = list(inspect.signature(callee).parameters)[bound_parameters:]
-        for parameter, argument in passed_arguments(call, parameters):
-            if isinstance(argument, ast.Name) and parameter in kinds:
-                yield argument.id, kinds[parameter]
-
-
-def _find_callee(node: ast.expr, scope: Mapping[str, Any]) -> tuple[Function | None, int]:
-    """Return the package's function that is called or launched, and its bound parameters."""
+    For `X.apply`, that is the forward without its context.
+    """
     bound_parameters = 0
     callee: Any = None
     if isinstance(node, ast.Subscript):
@@ -286,11 +112,12 @@ def _find_callee(node: ast.expr, scope: Mapping[str, Any]) -> tuple[Function | N
         if not inspect.isfunction(callee) and hasattr(callee, "fn"):
             callee = callee.fn
     if not inspect.isfunction(callee):
-        return None, 0
+        return None, []
     package = str(scope.get("__name__", "")).partition(".")[0]
     if str(callee.__module__).partition(".")[0] != package:
-        return None, 0
-    return inspect.unwrap(callee), bound_parameters
+        return None, []
+    callee = inspect.unwrap(callee)
+    return callee, list(inspect.signature(callee).parameters)[bound_parameters:]
 
 
 def kernel_parameter_kinds(
@@ -298,9 +125,7 @@ def kernel_parameter_kinds(
 ) -> Kinds:
     """Return the kinds of a kernel's parameters: pointers, pointers to indices, and numbers."""
     parameters = [parameter.arg for parameter in (*node.args.args, *node.args.kwonlyargs)]
-    assignments: _Assignments = {}
-    for variable, value in variable_assignments(node):
-        assignments.setdefault(variable, value)
+    assignments = _first_values(node)
     addresses = _memory_addresses(node)
     kinds: Kinds = dict.fromkeys(parameters, NUMBER)
     for address in addresses:
@@ -317,12 +142,32 @@ def kernel_parameter_kinds(
     return kinds
 
 
+def _first_values(node: ast.FunctionDef) -> _Assignments:
+    """Return the first value of each variable; `x += offset` keeps the address of x."""
+    assignments: _Assignments = {}
+    for variable, value in variable_assignments(node):
+        assignments.setdefault(variable, value)
+    for target, value in tuple_assignments(node):
+        for variable_node, element in zip(target.elts, getattr(value, "elts", ())):
+            assignments.setdefault(variable_name(variable_node), element)
+    return assignments
+
+
+@functools.cache
+def _callee_kinds(function: Function, depth: int) -> Kinds:
+    node = function_tree(function)
+    if node is None:
+        return {}
+    return kernel_parameter_kinds(node, names_in_scope(function), depth)
+
+
 def _memory_addresses(node: ast.FunctionDef) -> list[ast.expr]:
     """Return the addresses that a kernel loads from or stores to."""
     addresses = []
     for call in calls_in(node):
         if method_name(call) in _MEMORY_FUNCTIONS:
-            addresses += call.args[:1]
+            # Those of a descriptor's own methods begin with the descriptor: `d.load([i])`.
+            addresses += [*call.args[:1], call.func.value]  # type: ignore[attr-defined]
             for keyword in call.keywords:
                 if keyword.arg == "base":
                     addresses.append(keyword.value)
@@ -353,11 +198,10 @@ def _callee_pointers(
     for call in calls_in(node):
         if not isinstance(call.func, ast.Name):
             continue
-        callee, _ = _find_callee(call.func, scope)
+        callee, callee_parameters = find_callee(call.func, scope)
         if callee is None:
             continue
-        kinds = parameter_kinds(callee, depth + 1)
-        callee_parameters = inspect.signature(callee).parameters
+        kinds = _callee_kinds(callee, depth + 1)
         for name, argument in passed_arguments(call, callee_parameters):
             if kinds.get(name) in (TENSOR, INDICES):
                 pointer = _base_pointer(argument, assignments, parameters)
@@ -385,6 +229,9 @@ def _base_pointer(
                 return node.id
         case ast.Call() if method_name(node) in _MEMORY_FUNCTIONS and node.args:
             return _base_pointer(node.args[0], assignments, parameters, depth)
+        case ast.Subscript() | ast.IfExp():
+            value = node.value if isinstance(node, ast.Subscript) else node.body
+            return _base_pointer(value, assignments, parameters, depth)
         case ast.Call(func=ast.Attribute(value=owner)):
             # `x.to(tl.pointer_type(…))`
             return _base_pointer(owner, assignments, parameters, depth)

@@ -38,8 +38,6 @@ class Journal:
         # it holds the lock.
         self._lock = threading.RLock()
         self._written: set[str] = set()
-        # The text of each launch from which its identity is computed, if they are kept.
-        self._forms: dict[str, str] | None = None
         self._sources: set[str] = set()
         # Kernels and sources whose `defined` has been written.
         self._defined: set[tuple[str, str | None]] = set()
@@ -74,7 +72,7 @@ class Journal:
         of the source's functions.
         """
         text_form = json.dumps(line, sort_keys=True, separators=(",", ":"))
-        identity = identity_of(text_form)
+        identity = _digest(text_form)[:16]
         self.on_launch(identity)
         memory = {}
         if identity not in self._written:
@@ -86,8 +84,6 @@ class Journal:
                 self._count(identity, new_path)
                 return identity
             self._written.add(identity)
-            if self._forms is not None:
-                self._forms[identity] = text_form
             entry = {"id": identity, **line, **memory, "paths": new_path}
             for name, value in remarks.items():
                 if value is not None:
@@ -102,23 +98,6 @@ class Journal:
                 entry["defined"] = list(definitions)
             self._append(*self._path_lines(), entry)
             return identity
-
-    def keep_forms(self) -> None:
-        """Keep the form of each launch that is written from now on."""
-        self._forms = {}
-
-    def form(self, identity: str) -> str:
-        """Return the text from which a launch's identity is computed."""
-        assert self._forms is not None
-        return self._forms[identity]
-
-    def derive(self, identity: str, line: Line) -> None:
-        """Record a launch that differs from a written one in its dtype, by a line about both."""
-        self.on_launch(identity)
-        with self._lock:
-            if identity not in self._written:
-                self._written.add(identity)
-                self._append(line)
 
     def again(self, identity: str, path: Path = ()) -> None:
         """Record one more launch of an identity that has a line."""
@@ -217,11 +196,6 @@ class Journal:
                 rest = rest[os.write(file, rest) :]
         finally:
             os.close(file)
-
-
-def identity_of(form: str) -> str:
-    """Return the identity of a launch by its form."""
-    return _digest(form)[:16]
 
 
 def _digest(text: str) -> str:

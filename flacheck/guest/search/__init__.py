@@ -46,7 +46,6 @@ from ..engine import channel
 from ..recorder.recorder import Recorder
 from ..recorder.session import Settings, session
 from ..recorder.warnings_log import WarningsLog, record_warnings
-from .derived_launches import DerivedLaunches
 from .trust import LaunchTrust
 
 if TYPE_CHECKING:
@@ -120,8 +119,6 @@ class _Capture:
         # is lost: the file of a killed capture is not kept.
         recorder.journal.seconds_between_counts = math.inf
         self._trust = trust
-        # Before the package is imported, because an import may launch kernels.
-        self._derived_launches = DerivedLaunches(recorder.journal, trust, config["dtypes"][0])
         # The present step, as it was shown last.
         self._activity = ""
 
@@ -133,13 +130,11 @@ class _Capture:
 
         from ..inference.plans import Recipe
         from .modules import NotImported, load
-        from .redirected_writes import redirect_writes
         from .seeding import reset_seeds
 
         config = self._config
         recipe = Recipe(config.get("recipe") or {})
         _skip_sleep()
-        redirect_writes(config.get("packages") or ())
         reset_seeds()
         own_modules = config.get("own") or ()
         try:
@@ -176,7 +171,7 @@ class _Capture:
         gc.set_threshold(_COLLECTED_AT_ONCE, *_OLDER_COLLECTIONS)
         gc.enable()
         observed_calls = ObservedCalls(modules, operators)
-        shapes = Shapes(operators, recipe)
+        shapes = Shapes(recipe)
         sought: list[str] | None = None
         globs = config.get("ops") or (), config.get("kernels") or ()
         if any(globs):
@@ -190,7 +185,6 @@ class _Capture:
             self._recorder,
             self._trust,
             observed_calls,
-            self._derived_launches,
             guessed_modules,
         )
         search = OperatorSearch(

@@ -19,6 +19,7 @@ from importlib.machinery import ModuleSpec
 from typing import Any
 
 _MISSING = re.compile(r"No module named '([A-Za-z_]\w*)([.\w]*)'")
+_MISSING_NAME = re.compile(r"cannot import name '(\w+)' from '([.\w]+)'")
 # Without these no kernel can be launched.
 _REQUIRED = ("torch", "triton")
 # Names under which packages export Triton to others: `from vllm.triton_utils import tl, triton`.
@@ -40,6 +41,17 @@ def missing_package(message: str, own_package: str) -> str | None:
     if package in sys.modules:
         return package + module if module else None
     return None if package in _REQUIRED else package
+
+
+def missing_name(message: str) -> tuple[str, str] | None:
+    """Return the module and the name that it lacks by an import error, else None.
+
+    A package may have been written for another release of the module.
+    """
+    match = _MISSING_NAME.search(message)
+    if match is None or match[2].partition(".")[0] in _REQUIRED:
+        return None
+    return match[2], match[1]
 
 
 def failed_module(importers: Sequence[str], name: str) -> str | None:
@@ -123,6 +135,15 @@ class AbsentModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self) -> None:
         self.packages: set[str] = set()
         self.present: set[str] = set()
+        self._names: set[tuple[str, str]] = set()
+
+    def add_name(self, module: str, name: str) -> bool:
+        """Let a module have a name until the stand-ins end; return False if it has one already."""
+        if module not in sys.modules or (module, name) in self._names:
+            return False
+        self._names.add((module, name))
+        setattr(sys.modules[module], name, AbsentObject())
+        return True
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if name in self.present:
@@ -151,6 +172,8 @@ class AbsentModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             yield
         finally:
             sys.meta_path.remove(self)
+            for owner, name in self._names:
+                vars(sys.modules[owner]).pop(name, None)
             for name, module in list(sys.modules.items()):
                 if isinstance(module, _AbsentModule):
                     del sys.modules[name]

@@ -1,22 +1,20 @@
 """One call of an operator: building its arguments, its forward and backward, and its launches."""
 
 import inspect
-import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..fake_cuda.registrations import BODIES
-from ..inference import optimizers, torch_calls
-from ..inference.arguments import NOTHING, Arguments, as_number, is_length, is_tensor
-from ..inference.operators import KERNEL, LAYER, METHOD, Operator
-from ..inference.plans import CallPlan, Plans, Recipe
+from ..inference import optimizers
+from ..inference.arguments import NOTHING, Arguments
+from ..inference.operators import EXAMPLE, KERNEL, LAYER, METHOD, Operator
+from ..inference.plans import CallPlan, Recipe
 from ..inference.shapes import Shapes
 from ..recorder.recorder import Recorder
 from .attempts import CaughtError, T, TooLong, attempt
-from .derived_launches import CallKey, DerivedLaunches
 from .frontend_checks import FrontendChecks
 from .observed_calls import ObservedCalls
 from .returned_functions import local_functions
@@ -39,11 +37,6 @@ _INPUT_WIDTHS = (
     *"hidden_size dim d_model input_dim in_features embed_dim n_embd hidden_dim".split(),
     *"input_size normalized_shape channels".split(),
 )
-# The parts of a plan that are changed only by trial and error.
-_TRIAL_TABLES = ("shapes", "dtypes", "build")
-# The sizes that change when sequences are packed.
-_PACKED_SIZES = {"B", "N"}
-_STATES = re.compile(r"state|^d?h0$|^dht$")
 
 
 @dataclass(frozen=True)
@@ -56,7 +49,7 @@ class CallResult:
         stage: the last stage: build, arguments, forward or backward.
         error: the error that ended the call at that stage.
         refusal: the error of a kernel that does not accept the arguments of its launch.
-        new_launches: the number of launches that no earlier call made, or none as trusted.
+        kernels: the kernels that were launched.
         functions: the functions that the operator has defined and returned.
     """
 
@@ -65,7 +58,7 @@ class CallResult:
     stage: str
     error: CaughtError | None
     refusal: CaughtError | None = None
-    new_launches: int = 0
+    kernels: frozenset[str] = frozenset()
     functions: tuple[Any, ...] = ()
 
     @property
@@ -96,7 +89,6 @@ class Caller:
         recorder: Recorder,
         trust: LaunchTrust,
         observed_calls: ObservedCalls,
-        derived_launches: DerivedLaunches,
         guessed_modules: frozenset[str] = frozenset(),
     ) -> None:
         self.shapes = shapes
@@ -104,7 +96,6 @@ class Caller:
         self._recorder = recorder
         self._trust = trust
         self._observed_calls = observed_calls
-        self._derived_launches = derived_launches
         # The modules of functions whose launches are all made up.
         self._guessed_modules = guessed_modules
         self._checks = FrontendChecks(recorder, trust)
@@ -152,10 +143,6 @@ class Caller:
         """Return the calls that the package itself made of an inner function."""
         return list(self._observed_calls.plans(operator, self.recipe.plain(operator)))
 
-    def torch_plans(self, operator: Operator) -> Plans:
-        """Return the calls that torch's tests make of the operator that a function implements."""
-        return torch_calls.plans(operator, self.recipe.plain(operator))
-
     def call(
         self,
         operator: Operator,
@@ -175,10 +162,10 @@ class Caller:
         self._functions = ()
         stage, error = self._run_stages(operator, plan, arguments)
         has_guesses = arguments.has_guesses or operator.module in self._guessed_modules
-        is_documented = not has_guesses and self._is_documented(operator, plan)
         trust = CallTrust(
-            call_rank(operator, plan, _has_succeeded(stage, error), is_documented),
-            has_guesses,
+            call_rank(operator, plan, _has_succeeded(stage, error)),
+            # What was found by trial and error is a guess, too.
+            has_guesses or plan.is_repaired,
             arguments.has_guessed_constants or operator.module in self._guessed_modules,
             plan.sizes_from,
         )
@@ -188,21 +175,9 @@ class Caller:
         self._recorder.during = None
         launches = self._recorder.calls - launches_before
         new_kernels = self.recorded_kernels - kernels_before
-        result = CallResult(launches, new_kernels, stage, error, refusal, functions=self._functions)
-        self._observed_calls.end_call(result.succeeded)
-        if not launches:
-            return result
-        self._derived_launches.end_call(_call_key(operator, plan), dtype, trust)
-        new_launches = self._trust.end_call(trust)
-        return replace(result, new_launches=new_launches)
-
-    def derive(self, operator: Operator, plan: CallPlan, dtype: str) -> int:
-        """Record the launches that a call made in the first dtype in another one, without a call.
-
-        Return their number, 0 if they cannot be derived.
-        """
-        remark = _remark(operator, plan, dtype)
-        return self._derived_launches.derive(_call_key(operator, plan), dtype, remark)
+        self._observed_calls.end_call(_has_succeeded(stage, error))
+        kernels = self._trust.end_call(trust)
+        return CallResult(launches, new_kernels, stage, error, refusal, kernels, self._functions)
 
     def _find_refusal(self) -> CaughtError | None:
         """Return the first refusal of a launch of the call."""
@@ -214,41 +189,6 @@ class Caller:
         text = f"{first.kernel} does not take its arguments: {first.message}"
         return CaughtError("KernelRefused", text, (str(first.line),), "")
 
-    def _is_documented(self, operator: Operator, plan: CallPlan) -> bool:
-        """Return True if the plan calls the operator as its documentation does.
-
-        Nothing was found by trial and error, and no tensor is omitted that changes the result;
-        packed lengths and states are usually omitted.
-        """
-        plain = self.recipe.plain(operator)
-        plan_without_weights = optimizers.without_weights(operator, plan)
-        for table in _TRIAL_TABLES:
-            if getattr(plan_without_weights, table) != getattr(plain, table):
-                return False
-        if plan.from_torch:
-            return torch_calls.implements_torch_operator(operator)
-        values = {name for name in plan.values if "final_state" not in name}
-        if values - plain.values.keys():
-            return False
-        if plan.sizes.keys() - plain.sizes.keys() - _PACKED_SIZES - plan.real_sizes:
-            return False
-        if optimizers.is_optimizer_step(operator):
-            # The only argument of a step is a closure that computes the loss again.
-            return True
-        return not any(
-            self._omits_tensor(operator, plan, parameter) for parameter in operator.takes
-        )
-
-    def _omits_tensor(
-        self, operator: Operator, plan: CallPlan, parameter: inspect.Parameter
-    ) -> bool:
-        """Return True if a plan omits a tensor other than packed lengths and states."""
-        if parameter.default is not None or parameter.name in plan.include:
-            return False
-        if is_length(parameter) or _STATES.search(parameter.name):
-            return False
-        return is_tensor(parameter, self.shapes.is_documented(operator, parameter.name))
-
     def _run_stages(
         self,
         operator: Operator,
@@ -259,7 +199,7 @@ class Caller:
         function = operator.call
         if operator.is_built:
             constructor_arguments = _attempt(
-                lambda: _constructor_arguments(operator, plan, arguments, self.shapes),
+                lambda: _constructor_arguments(operator, plan, arguments),
                 _STAGE_SECONDS,
             )
             if isinstance(constructor_arguments, CaughtError):
@@ -302,10 +242,6 @@ def _remark(operator: Operator, plan: CallPlan, dtype: str) -> str:
     return f"{operator.name} ({plan.label}, {dtype})"
 
 
-def _call_key(operator: Operator, plan: CallPlan) -> CallKey:
-    return CallKey(operator.name, plan.identity, plan.sets_dtype)
-
-
 def _attempt(code: Callable[[], T], seconds: float) -> T | CaughtError:
     """Attempt a stage of a call, whose errors are many and need no traceback."""
     return attempt(code, seconds, keeps_trace=False)
@@ -322,7 +258,7 @@ def _with_defaults(
 
 
 def _constructor_arguments(
-    operator: Operator, plan: CallPlan, arguments: Arguments, shapes: Shapes
+    operator: Operator, plan: CallPlan, arguments: Arguments
 ) -> dict[str, Any]:
     """Build the arguments of a class's constructor that lack a default."""
     with BODIES.resting():
@@ -330,8 +266,7 @@ def _constructor_arguments(
         parameters = []
         for parameter in operator.parameters:
             if parameter.default is NOTHING or parameter.name in included:
-                is_documented = shapes.is_documented(operator, parameter.name)
-                parameters.append(as_number(operator, parameter, is_documented))
+                parameters.append(parameter)
         return arguments.build(operator, plan.with_changes(values=plan.build), parameters)
 
 
@@ -341,13 +276,10 @@ def _build(
     arguments: Arguments,
     constructor_arguments: Mapping[str, Any],
 ) -> Callable[..., Any]:
-    """Build a layer, or an object whose method is returned."""
+    """Build a layer, or an optimizer whose step is returned."""
     instance = operator.call(**constructor_arguments)
     if operator.kind == METHOD:
-        if isinstance(instance, torch.optim.Optimizer):
-            return optimizers.step_function(instance)
-        method: Callable[..., Any] = getattr(instance, operator.method)
-        return method
+        return optimizers.step_function(instance)
     layer = instance.to(device="cuda", dtype=arguments.dtype)
     # The result is ignored, because some packages override `train` without a return value.
     layer.train(plan.training)
@@ -411,23 +343,16 @@ def _tensors(result: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(element)
 
 
-def call_rank(operator: Operator, plan: CallPlan, succeeded: bool, is_documented: bool) -> Rank:
+def call_rank(operator: Operator, plan: CallPlan, succeeded: bool) -> Rank:
     """Return how far the arguments of a call's launches are trusted."""
     if operator.kind == KERNEL:
         return Rank.ALONE
     if not succeeded:
         return Rank.FAILED
+    if operator.kind == EXAMPLE:
+        return Rank.DOCUMENTED
     if operator.kind == LAYER:
         return Rank.LAYER
-    if is_documented and plan.from_torch:
-        # A user who calls torch's operator calls this function with such arguments.
-        return Rank.DOCUMENTED
-    if not operator.outer:
-        if plan.from_package:
-            return Rank.PASSED
-        return Rank.INNER
-    if operator.shared:
-        return Rank.SHARED
-    if is_documented:
-        return Rank.DOCUMENTED
-    return Rank.OUTER
+    if operator.outer:
+        return Rank.SHARED if operator.shared else Rank.OUTER
+    return Rank.PASSED if plan.from_package else Rank.INNER

@@ -1,6 +1,5 @@
 """Operators of a package: all functions, classes and methods in its modules that launch kernels."""
 
-import enum
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,17 +12,6 @@ from torch._library.custom_ops import CustomOpDef
 from ..inference.operators import FUNCTION, LAYER, METHOD, Operator, parameters_of
 from .kernel_references import KernelReferences
 
-# Classes whose methods are not called on an object that the driver builds.
-_WITHOUT_METHODS = (
-    enum.Enum,
-    tuple,
-    BaseException,
-    torch.Tensor,
-    torch.nn.Module,
-    torch.autograd.Function,
-)
-# Methods of one class.
-_MAX_METHODS = 8
 # Functions of scripts: programs, and their authors' tests and benchmarks.
 _MEASUREMENT = re.compile(r"(.*_)?(bench(mark(s|ing)?)?|profil(e|er|ing))(_.*)?")
 _SCRIPT_FUNCTION = re.compile(r"main$|test_|bench(mark)?(_|$)")
@@ -53,7 +41,7 @@ def find_operators(modules: Sequence[ModuleType], packages: Iterable[str]) -> li
         if operator is not None:
             operators.append(operator)
         elif isinstance(value, type):
-            operators += _methods(name, value, references)
+            operators += _optimizer_step(name, value, references)
     return sorted(operators, key=lambda operator: is_measurement(operator.module))
 
 
@@ -105,133 +93,51 @@ def as_operator(
     name: str, value: Any, outer: bool, kernels: frozenset[str], shared: bool
 ) -> Operator | None:
     """Return a function, autograd function or layer as an operator, else None."""
+    function: Any = value
+    call: Any = value
+    kind = FUNCTION
     if isinstance(value, CustomOpDef):
-        source = inspect.unwrap(value._init_fn)
-        return Operator(
-            name=name,
-            call=value,
-            kind=FUNCTION,
-            outer=outer,
-            kernels=kernels,
-            parameters=parameters_of(source),
-            source=source,
-            shared=shared,
-        )
-    if inspect.isfunction(value):
-        source = inspect.unwrap(value)
-        parameters = parameters_of(value)
-        if parameters and parameters[0].name == "ctx":
+        function = value._init_fn
+    elif isinstance(value, type):
+        if issubclass(value, torch.autograd.Function):
+            call, outer, shared = call.apply, False, False
+        elif not _is_layer(value) or call.forward is torch.nn.Module.forward:
+            return None
+        else:
+            kind = LAYER
+        function = function.forward
+    parameters = parameters_of(value if kind == LAYER else function)
+    if parameters and parameters[0].name == "ctx":
+        if call is value:
             # A part of an autograd function, which is called as a whole.
             return None
-        return Operator(
-            name=name,
-            call=value,
-            kind=FUNCTION,
-            outer=outer,
-            kernels=kernels,
-            parameters=parameters,
-            source=source,
-            shared=shared,
-        )
-    if issubclass(value, torch.autograd.Function):
-        source = inspect.unwrap(value.forward)
-        parameters = tuple(p for p in parameters_of(source) if p.name != "ctx")
-        return Operator(
-            name=name,
-            call=value.apply,
-            kind=FUNCTION,
-            outer=False,
-            kernels=kernels,
-            parameters=parameters,
-            source=source,
-        )
-    if issubclass(value, torch.nn.Module) and value.forward is not torch.nn.Module.forward:
-        source = inspect.unwrap(value.forward)
-        return Operator(
-            name=name,
-            call=value,
-            kind=LAYER,
-            outer=outer,
-            kernels=kernels,
-            parameters=parameters_of(value),
-            source=source,
-        )
-    return None
-
-
-def _methods(name: str, owner: type, references: KernelReferences) -> list[Operator]:
-    """Return the methods of a class that launch kernels.
-
-    The step of an optimizer is an outer operator. Other methods are called only for kernels that
-    no other operator launches.
-    """
-    if issubclass(owner, _WITHOUT_METHODS) or inspect.isabstract(owner):
-        return []
-    if issubclass(owner, torch.optim.Optimizer):
-        kernels = references.method_kernels(owner, "step")
-        if not kernels:
-            return []
-        return [_as_method(name, owner, "step", kernels, outer=True)]
-    # Objects that the constructor builds may launch kernels, too.
-    constructor_kernels = references.method_kernels(owner, "__init__")
-    own_kernels = {}
-    for method in _public_methods(owner):
-        own_kernels[method] = references.method_kernels(owner, method)
-    operators = []
-    for method in sorted(own_kernels, key=lambda method: not own_kernels[method]):
-        kernels = own_kernels[method] | constructor_kernels
-        if kernels:
-            operators.append(_as_method(name, owner, method, kernels, outer=False))
-    return operators[:_MAX_METHODS]
-
-
-def _as_method(
-    name: str, owner: type, method: str, kernels: frozenset[str], outer: bool
-) -> Operator:
-    """Return a method as an operator."""
-    name = f"{name}.{method}"
-    attribute = inspect.getattr_static(owner, method)
-    if isinstance(attribute, (staticmethod, classmethod)):
-        # The method is called without an object.
-        function = getattr(owner, method)
-        return Operator(
-            name=name,
-            call=function,
-            kind=FUNCTION,
-            outer=outer,
-            kernels=kernels,
-            parameters=parameters_of(function),
-            source=inspect.unwrap(attribute.__func__),
-        )
+        parameters = parameters[1:]
     return Operator(
         name=name,
-        call=owner,
-        kind=METHOD,
+        call=call,
+        kind=kind,
         outer=outer,
         kernels=kernels,
-        parameters=parameters_of(owner),
-        source=inspect.unwrap(attribute),
-        method=method,
+        parameters=parameters,
+        source=inspect.unwrap(function),
+        shared=shared,
     )
 
 
-def _public_methods(owner: type) -> list[str]:
-    """Return the names of a class's public methods, those that it defines itself first."""
-    package = owner.__module__.partition(".")[0]
-    names: dict[str, None] = {}
-    for base in owner.__mro__:
-        if base.__module__.partition(".")[0] == package:
-            names |= dict.fromkeys(vars(base))
-    methods = []
-    for name in names:
-        if _is_public_method(name, inspect.getattr_static(owner, name)):
-            methods.append(name)
-    return methods
-
-
-def _is_public_method(name: str, attribute: Any) -> bool:
-    if name.startswith("_") and name != "__call__":
-        return False
-    if isinstance(attribute, (staticmethod, classmethod)):
-        attribute = attribute.__func__
-    return inspect.isfunction(attribute) and not _SCRIPT_FUNCTION.match(name)
+def _optimizer_step(name: str, owner: type, references: KernelReferences) -> list[Operator]:
+    """Return the step of an optimizer that launches kernels; nothing for other classes."""
+    if not issubclass(owner, torch.optim.Optimizer):
+        return []
+    kernels = references.method_kernels(owner, "step")
+    if not kernels:
+        return []
+    step = Operator(
+        name=f"{name}.step",
+        call=owner,
+        kind=METHOD,
+        outer=True,
+        kernels=kernels,
+        parameters=parameters_of(owner),
+        source=inspect.unwrap(inspect.getattr_static(owner, "step")),
+    )
+    return [step]

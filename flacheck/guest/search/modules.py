@@ -12,7 +12,13 @@ from types import ModuleType
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..engine.loader import LazyPackages
-from .absent_modules import AbsentModules, failed_module, missing_package, uses_triton
+from .absent_modules import (
+    AbsentModules,
+    failed_module,
+    missing_name,
+    missing_package,
+    uses_triton,
+)
 from .attempts import CaughtError, attempt
 
 # CPU seconds for one import: some packages compile or probe while they are imported.
@@ -160,12 +166,10 @@ def _load_beside_stand_ins(
     absent = AbsentModules()
     candidates = []
     for name, error in failures.items():
-        package = _blocking_module(name, error)
+        package = _blocking_module(name, error) or ""
         path = os.path.join(_parent_folder(name), name.rpartition(".")[2] + ".py")
-        if package is None:
-            continue
-        if uses_triton(path) or package.startswith("triton."):
-            absent.packages.add(package)
+        lacks = package or missing_name(error.brief())
+        if lacks and (uses_triton(path) or package.startswith("triton.")):
             candidates.append(name)
     if not candidates:
         return
@@ -173,16 +177,25 @@ def _load_beside_stand_ins(
     with absent.installed():
         for name in candidates:
             show_progress(f"importing {name} without what cannot be imported")
+            _add_stand_in(absent, name, failures[name])
             for _ in range(_MAX_ABSENT):
                 errors: dict[str, CaughtError] = {}
                 _load_module(name, skip_patterns, modules, errors)
-                if name not in errors:
-                    break
                 # Behind the first missing package there may be others.
-                package = _blocking_module(name, errors[name])
-                if package is None or package in absent.packages:
+                if name not in errors or not _add_stand_in(absent, name, errors[name]):
                     break
-                absent.packages.add(package)
+
+
+def _add_stand_in(absent: AbsentModules, name: str, error: CaughtError) -> bool:
+    """Add a stand-in for what a module lacked; return False if there is no other one."""
+    missing = missing_name(error.brief())
+    if missing is not None:
+        return absent.add_name(*missing)
+    package = _blocking_module(name, error)
+    if package is None or package in absent.packages:
+        return False
+    absent.packages.add(package)
+    return True
 
 
 def _blocking_module(name: str, error: CaughtError) -> str | None:

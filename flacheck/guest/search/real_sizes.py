@@ -8,13 +8,14 @@ from ..inference.shapes import SIZES
 
 GRID = "the size grid"
 # Head sizes of keys and values. Operators are called first with those in `SIZES`, the commonest.
-# Of the lengths one is no multiple of a block.
+# Of the lengths one is no multiple of a block, and one is a long context: some kernels have a block
+# for all positions.
 _HEADS: tuple[Mapping[str, int], ...] = (
     {"K": 64, "V": 64, "D": 64, "T": 1000},
-    {"K": 256, "V": 256, "D": 256, "T": 4096},
-    {"K": 256, "V": 512, "HV": 8},
+    {"K": 256, "V": 512, "HV": 8, "T": 4096},
     {"K": 16, "V": 16, "D": 16},
     {"K": 8, "V": 8, "D": 8},
+    {"K": 256, "V": 256, "D": 256, "T": 16384},
 )
 # A kernel that is launched alone has small sizes first.
 _HEADS_ALONE: tuple[Mapping[str, int], ...] = ({"K": 128, "V": 128}, {"K": 256, "V": 256})
@@ -34,6 +35,11 @@ class NamedSizes:
 
     source: str
     sizes: Mapping[str, int]
+
+    @property
+    def label(self) -> str:
+        """A short text of the sizes."""
+        return ", ".join(f"{name}={size}" for name, size in self.sizes.items())
 
 
 class RealSizes:

@@ -2,25 +2,19 @@
 
 from collections.abc import Iterator
 from inspect import Parameter
-from typing import Any
 
 from ..inference.arguments import (
-    NOTHING,
     choices,
     is_length,
     is_tensor,
 )
-from ..inference.objects import annotated_class
+from ..inference.code_shapes import Dimensions
 from ..inference.operators import LAYER, Operator
 from ..inference.plans import CallPlan, Plans
-from ..inference.shapes import Dimensions, Shapes
+from ..inference.shapes import Shapes
 from .real_sizes import RealSizes
 from .repairs import pack_sequences
 
-# Dtypes of a lone kernel's pointers: indices, lengths, addresses, masks, and sums.
-_OTHER_DTYPES = ("i32", "i64", "i8", "i1", "fp32")
-# A number that is half of the others, such as that of a packed dimension.
-_OTHER_SIZE = 32
 # Layers use another kernel for sequences as short as this.
 _SHORT = {"T": 32, "TQ": 32, "L": 32}
 # Inference decodes one token at a time, and operators with a state have kernels for it.
@@ -77,33 +71,15 @@ class Variations:
             # Sizes that the recipe or an error required stay.
             sizes = {**sizes, **base.sizes}
             if sizes != base.sizes:
-                label = ", ".join(f"{name}={size}" for name, size in sizes.items())
-                yield base.with_changes(
-                    label, sizes=sizes, sizes_from=each.source, real_sizes=frozenset(each.sizes)
-                )
+                yield base.with_changes(each.label, sizes=sizes, sizes_from=each.source)
 
-    def other_arguments(self, base: CallPlan) -> Plans:
-        """Yield plans with an optional tensor or object, or another value of an argument."""
+    def other_values(self, base: CallPlan) -> Plans:
+        """Yield plans with another value of one number or flag."""
         for parameter in self._operator.takes:
             name = parameter.name
-            if self._is_optional_tensor(parameter) or self._is_optional_object(parameter):
-                yield base.including(name).with_changes(f"with {name}")
-            elif not is_length(parameter) and not self._is_tensor(parameter):
-                for value in self._choices(parameter):
+            if not is_length(parameter) and not self._is_tensor(parameter):
+                for value in choices(parameter):
                     yield base.with_changes(f"{name}={value}", values={name: value})
-
-    def other_kinds(self, base: CallPlan) -> Plans:
-        """Yield plans in which one tensor or all have another dtype, or a number another size."""
-        tensors = [each.name for each in self._operator.takes if self._is_tensor(each)]
-        for dtype in _OTHER_DTYPES:
-            for name in tensors:
-                if base.dtypes.get(name) != dtype:
-                    yield base.with_changes(f"{name} in {dtype}", dtypes={name: dtype})
-            yield base.with_changes(f"all in {dtype}", dtypes=dict.fromkeys(tensors, dtype))
-        for parameter in self._operator.takes:
-            if parameter.annotation == "int" and parameter.name not in base.values:
-                label = f"{parameter.name}={_OTHER_SIZE}"
-                yield base.with_changes(label, values={parameter.name: _OTHER_SIZE})
 
     def _packed_lengths(self) -> list[Parameter]:
         """Return the parameters for offsets of packed sequences on the GPU."""
@@ -127,23 +103,5 @@ class Variations:
             if self._is_tensor(parameter):
                 yield self._shapes.candidates(self._operator, base, parameter.name)[0]
 
-    def _is_optional_tensor(self, parameter: Parameter) -> bool:
-        if parameter.default is not None or is_length(parameter):
-            return False
-        has_annotation = parameter.annotation is not NOTHING
-        return (has_annotation or self._is_documented(parameter)) and self._is_tensor(parameter)
-
-    def _is_optional_object(self, parameter: Parameter) -> bool:
-        if parameter.default is not None:
-            return False
-        return annotated_class(self._operator, parameter) is not None
-
-    def _choices(self, parameter: Parameter) -> list[Any]:
-        """Return the values that are worth trying for a parameter."""
-        return choices(self._operator, parameter)
-
     def _is_tensor(self, parameter: Parameter) -> bool:
-        return is_tensor(parameter, self._is_documented(parameter))
-
-    def _is_documented(self, parameter: Parameter) -> bool:
-        return self._shapes.is_documented(self._operator, parameter.name)
+        return is_tensor(parameter, self._shapes.is_documented(self._operator, parameter.name))

@@ -352,66 +352,34 @@ def test_a_kernel_of_a_module_that_a_function_imports_is_found(package: Writer) 
     assert kernels_of == {f"{NAME}.a:outer": frozenset({f"{home}:one", f"{home}:two"})}
 
 
-def test_methods_of_objects_are_found(package: Writer) -> None:
-    """Public methods that lead to a kernel through other methods are found; if a constructor alone
-    leads there, all public methods are."""
-    from flacheck.guest.inference.operators import FUNCTION, METHOD
+def test_the_step_of_an_optimizer_is_an_operator(package: Writer) -> None:
+    """It launches kernels through other methods; methods of other classes are no operators."""
+    from flacheck.guest.inference.operators import METHOD
     from flacheck.guest.search.entry_points import find_operators
 
     text = """
-    import enum
     import torch
 
     def one(x): ...
     def two(x): ...
     first, second = Kernel(one), Kernel(two)
 
-    class Base:
-        def _launch(self, x): first[(1,)](x)
-        def inherited(self, x): return self._launch(x)
-
-    class Plan(Base):
-        def __init__(self, size): self.size = size
-        def __call__(self, x): return self._table
-        @property
-        def _table(self): return second[(1,)](self.size)
-        @classmethod
-        def of(cls, x): return first[(1,)](x)
-        def harmless(self, x): return x
-
-    class Holder:
-        def __init__(self, x): self.plan = Base()
-        def act(self, x): return self.plan.inherited(x)
-        def other(self, x): return x
-
-    class Kind(enum.Enum):
-        A = 1
-        def launch(self, x): first[(1,)](x)
+    class Plan:
+        def __call__(self, x): first[(1,)](x)
 
     class Fused(torch.optim.Optimizer):
         def __init__(self, params): super().__init__(params, {})
-        def step(self, closure=None): second[(1,)](1)
+        def step(self, closure=None): self._update()
+        def _update(self): second[(1,)](1)
         def other(self): first[(1,)](1)
     """
     package({"a.py": with_kernels(text)})
     modules, _ = load([NAME], ())
-    kernels_of = {each.name.partition(":")[2]: each for each in find_operators(modules, [NAME])}
-    one, two = f"{NAME}.a:one", f"{NAME}.a:two"
-    assert {name: each.kernels for name, each in kernels_of.items()} == {
-        "Base.inherited": {one},
-        "Plan.__call__": {two},
-        "Plan.of": {one},
-        "Plan.inherited": {one},
-        "Holder.act": {one},
-        "Holder.other": {one},
-        "Fused.step": {two},
-    }
-    assert kernels_of["Plan.of"].kind == FUNCTION
-    assert kernels_of["Plan.__call__"].kind == METHOD
-    assert [each.name for each in kernels_of["Plan.__call__"].parameters] == ["size"]
-    assert [each.name for each in kernels_of["Plan.__call__"].takes] == ["x"]
-    # Its step is what everybody calls of an optimizer.
-    assert [name for name, each in kernels_of.items() if each.outer] == ["Fused.step"]
+    (step,) = find_operators(modules, [NAME])
+    assert (step.name, step.kind, step.outer) == (f"{NAME}.a:Fused.step", METHOD, True)
+    assert step.kernels == {f"{NAME}.a:two"}
+    assert [each.name for each in step.parameters] == ["params"]
+    assert [each.name for each in step.takes] == ["closure"]
 
 
 def test_an_object_that_answers_every_attribute_is_no_kernel(package: Writer) -> None:

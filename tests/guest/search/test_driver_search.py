@@ -17,7 +17,7 @@ from flacheck.guest.inference.plans import CallPlan, Recipe
 from flacheck.guest.inference.shapes import Shapes
 from flacheck.guest.search.attempts import CaughtError
 from flacheck.guest.search.calls import CallResult
-from flacheck.guest.search.operator_search import ALWAYS_TORCH_CALLS, OperatorSearch
+from flacheck.guest.search.operator_search import OperatorSearch
 
 # What a call of an operator comes to.
 Ending = Callable[[Operator, CallPlan, str], CallResult]
@@ -60,23 +60,14 @@ class Caller:
     """In place of calls of a package: it notes them, and each ends as a test says."""
 
     def __init__(self, ending: Ending, operators: Sequence[Operator], recipe: Recipe) -> None:
-        self.recipe, self.shapes = recipe, Shapes(operators, recipe)
+        self.recipe, self.shapes = recipe, Shapes(recipe)
         self.recorded_kernels: frozenset[str] = frozenset()
         self.calls: list[tuple[str, str, str]] = []
         self._ending = ending
-        self.of_torch: list[CallPlan] = []
-        # The number of derived launches by operator.
-        self.derived: dict[str, int] = {}
 
     @property
     def trusted_kernels(self) -> frozenset[str]:
         return self.recorded_kernels
-
-    def torch_plans(self, operator: Operator) -> list[CallPlan]:
-        return self.of_torch
-
-    def derive(self, operator: Operator, plan: CallPlan, dtype: str) -> int:
-        return self.derived.get(operator.name[2:], 0)
 
     def observed_plans(self, operator: Operator) -> list[CallPlan]:
         return []
@@ -133,23 +124,6 @@ def test_what_a_recipe_skips_is_reported_with_its_reason() -> None:
     assert search.report["m:op"]["kernels"] == ["a"]
 
 
-def test_methods_that_lead_to_one_kernel_in_vain_are_left_in_the_end() -> None:
-    """Dozens of classes that do the same in other formats cost no minute; functions are all
-    called, and methods that lead elsewhere as well."""
-    methods = [operator(f"Format{n}.pack", "m:k", outer=False) for n in range(40)]
-    functions = [operator(f"pack_{n}", "m:k", outer=False) for n in range(40)]
-    other = operator("Other.pack", "m:k", "m:other", outer=False)
-    caller, search = searched(*methods, *functions, other, ending=never)
-    called = {name for name, _, _ in caller.calls}
-    left = [name for name, entry in search.report.items() if "skipped" in entry]
-    assert all(each.name[2:] in called for each in functions)
-    assert "Other.pack" in called
-    # Of 41 methods.
-    assert len(called) - len(functions) == 24
-    assert len(left) == 17
-    assert search.cut == []
-
-
 def test_an_error_is_repaired_as_it_suggests() -> None:
     """The plan that then works is the one that others vary."""
 
@@ -162,28 +136,6 @@ def test_an_error_is_repaired_as_it_suggests() -> None:
     report = search.report["m:op"]
     assert report["worked"]
     assert report["calls"] >= 2
-
-
-def test_torchs_calls_come_before_what_is_made_up() -> None:
-    """All of them only while a kernel is missing."""
-    seen: list[CallPlan] = []
-
-    def ending(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-        seen.append(plan)
-        if plan.from_torch:
-            return CallResult(0, frozenset(), "forward", raised("weight must be given"))
-        return fine(operator, plan, dtype)
-
-    op = operator("op", "a")
-    caller = Caller(ending, [op], Recipe({}))
-    caller.of_torch = [
-        CallPlan(f"torch's {n}", values={"x": n}, from_torch=True)
-        for n in range(ALWAYS_TORCH_CALLS + 2)
-    ]
-    search = OperatorSearch([op], caller, ("bf16",), PLENTY)  # type: ignore[arg-type]
-    search.run()
-    labels = [plan.label for plan in seen]
-    assert labels == [*(f"torch's {n}" for n in range(ALWAYS_TORCH_CALLS)), "plain"]
 
 
 def test_a_plan_that_nothing_repairs_is_given_up() -> None:
@@ -206,35 +158,37 @@ def test_an_operator_that_hangs_is_called_once() -> None:
     assert caller.calls == [("op", "plain", "bf16")]
 
 
-def test_what_recorded_a_kernel_is_called_in_the_other_dtypes_first() -> None:
-    """Then new launches; a call that repeats others' launches, or makes none, is not repeated."""
+def test_the_first_call_of_a_kernel_is_repeated_in_the_other_dtypes() -> None:
+    """Further calls of the kernel have one dtype."""
     recorded: set[str] = set()
 
     def once(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-        if operator.name == "m:silent":
-            return CallResult(0, frozenset(), "backward", None)
         new = operator.kernels - recorded
         recorded.update(operator.kernels)
-        new_launches = int(operator.name != "m:same")
-        return CallResult(1, new, "backward", None, new_launches=new_launches)
+        return CallResult(1, new, "backward", None)
 
-    names = ("late", "again", "same", "silent")
-    operators = tuple(operator(name, "b") for name in names)
+    operators = tuple(operator(name, "b") for name in ("first", "second"))
     caller, _ = searched(*operators, ending=once, dtypes=("bf16", "fp16"))
-    others = [name for name, _, dtype in caller.calls if dtype == "fp16"]
-    assert others[0] == "late"
-    assert set(others[1:]) == {"again"}
+    assert [name for name, _, dtype in caller.calls if dtype == "fp16"] == ["first"]
 
 
-def test_what_can_be_derived_is_not_called_in_the_other_dtypes() -> None:
-    """The report counts its launches, and lists the plan as one that worked."""
-    operators = [operator("f", "k"), operator("g", "l")]
-    caller = Caller(fine, operators, Recipe({}))
-    caller.derived = {"f": 3}
-    search = OperatorSearch(operators, caller, ("bf16", "fp16"), PLENTY)  # type: ignore[arg-type]
-    search.run()
-    assert {name for name, _, dtype in caller.calls if dtype == "fp16"} == {"g"}
-    assert "plain, fp16" in search.report["m:f"]["worked"]
+def test_a_variant_is_called_for_kernels_that_lack_its_sizes() -> None:
+    """Another operator with the same kernels is called once."""
+
+    def headed(q: torch.Tensor) -> None:
+        """q: of shape `[B, T, H, K]`."""
+
+    def launching(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        return CallResult(1, operator.kernels, "backward", None, kernels=operator.kernels)
+
+    operators = []
+    for name in ("first", "second"):
+        of = parameters_of(headed)
+        operators.append(Operator(f"m:{name}", headed, FUNCTION, True, frozenset("k"), of, headed))
+    caller, _ = searched(*operators, ending=launching)
+    labels = [(name, plan) for name, plan, _ in caller.calls]
+    assert ("first", "K=256, V=512, HV=8, T=4096") in labels
+    assert [plan for name, plan in labels if name == "second"] == ["plain"]
 
 
 def test_without_a_backward_a_call_has_worked() -> None:
@@ -317,25 +271,6 @@ def test_a_kernel_that_takes_another_dtype_only_is_called_in_that() -> None:
     caller, _ = searched(operator("op", "a"), ending=halves, dtypes=("bf16", "fp16"))
     assert caller.recorded_kernels == {"a"}
     assert caller.calls[-1] == ("op", "plain", "fp16")
-
-
-def test_a_dtype_that_was_repaired_is_inferred_again_for_another_dtype() -> None:
-    """What the kernel takes beside bf16 may be wrong beside fp16."""
-
-    def mixing(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-        # bf16 meets fp32 only; fp16 meets itself.
-        is_taken = (plan.dtypes.get("x") == "fp32") == (dtype == "bf16")
-        if is_taken:
-            taken.append(dtype)
-            return CallResult(1, frozenset({"a"}), "backward", None)
-        if dtype == "bf16":
-            return CallResult(0, frozenset(), "forward", raised("x must be float32"))
-        refused = CaughtError("KernelRefused", "Got fp32 and fp16", (), "")
-        return CallResult(1, frozenset(), "backward", None, refused)
-
-    taken: list[str] = []
-    searched(operator("op", "a"), ending=mixing, dtypes=("bf16", "fp16"))
-    assert taken == ["bf16", "fp16"]
 
 
 def test_a_kernel_alone_has_small_sizes_and_then_the_head_sizes_of_models() -> None:

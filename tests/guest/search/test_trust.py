@@ -188,23 +188,3 @@ def test_a_launch_that_was_not_checked_does_not_displace_a_refused_one(drive: Dr
     drive.witness.is_accepted = lambda identity: False
     _, *launches = drive.sifted()
     assert [line["launch"]["args"]["n"]["int"] for line in launches] == [1, 2]
-
-
-def test_a_none_that_a_public_operator_passes_is_evidence(drive: Drive) -> None:
-    """The kernel takes a tensor there; an inner function's callers may pass one."""
-    drive.launch(Rank.OUTER, "m:public", guessed=True, h=None)
-    without_none = {drive.witness.latest}
-    drive.launch(Rank.OUTER, "m:public", h={"dtype": "fp32", "align": 16})
-    drive.witness.is_refused = without_none.__contains__
-    drive.witness.is_accepted = lambda identity: identity not in without_none
-    drive.launch(Rank.INNER, "m:inner", h=None)
-    without_none.add(drive.witness.latest)
-    drive.witness.is_refused_for_none = without_none.__contains__
-    _, *launches = drive.sifted()
-    assert [
-        (line["kernel"], line["launch"]["args"]["h"], line["made_up"]) for line in launches
-    ] == [
-        ("m:public", None, False),
-        ("m:public", {"dtype": "fp32", "align": 16}, False),
-        ("m:inner", None, True),
-    ]
