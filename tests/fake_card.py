@@ -137,6 +137,8 @@ def cuMemcpyDtoDAsync(target: int, source: int, count: int, stream: int) -> Any:
 
 
 def cuMemsetD8Async(address: int, value: int, count: int, stream: int) -> Any:
+    if _gpu.recorded is not None:
+        return _done()
     _gpu.view(address, count)[:] = bytes([value]) * count
     return _done()
 
@@ -224,8 +226,12 @@ def cuEventDestroy(event: Any) -> Any:
     return _done()
 
 
-def cuEventRecord(event: list[float], stream: int) -> Any:
-    event[0] = _gpu.microseconds
+def cuEventRecordWithFlags(event: list[float], stream: int, flags: int) -> Any:
+    def record() -> None:
+        event[0] = _gpu.microseconds
+
+    assert _gpu.recorded is not None
+    _gpu.recorded.append(record)
     return _done()
 
 

@@ -16,18 +16,27 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from flacheck.capabilities.measure import bundle as bundles
 from flacheck.capabilities.measure.bundle import SCHEMA, Bundle, BundledLaunch, BundleManifest
+from flacheck.capabilities.measure.collecting import collect
 from flacheck.capabilities.measure.measuring import document_of
 from flacheck.capabilities.measure.results import MeasureDocument, State
 from flacheck.capabilities.measure.running import run_launch
 from flacheck.engine.card_runner import CardRunner
-from flacheck.pipeline.measured_launches import choose_largest, launch_configs
+from flacheck.model import Purpose
+from flacheck.pipeline.events import drain
+from flacheck.pipeline.job import Job, RunOptions
+from flacheck.pipeline.measured_launches import choose_largest, launch_configs, measured_launches
+from flacheck.store import Store
 from flacheck.subjects.inputs import launches
+from flacheck.subjects.inputs.expand import Selection
 from flacheck.subjects.inputs.launches import RecordedLaunch
+from flacheck.subjects.inputs.subject import Subject
 from tests.card.originals import TOOLCHAIN, Original, assemble, spoilt
 
-LAUNCHES, PLANTED, TIMED = 300, 20, 20
+PLANTED, TIMED, DTYPE = 20, 20, "bf16"
 # Microseconds, and the agreement with Triton's own benchmark.
 LONG, AGREEMENT = 20.0, 0.05
 # A planted slowdown takes this many times as long by Triton's own benchmark.
@@ -45,8 +54,9 @@ def main() -> int:
         check = Check(Path(name), time.monotonic() + arguments.budget)
         with CardRunner(60.0, check.folder) as check.runner:
             print(f"{check.runner.card}, {TOOLCHAIN}", flush=True)
+            check.same_twice(arguments.launches)
             entries = choose_largest(launches.read(arguments.launches, ours=True).launches)[0]
-            check.all(entries)
+            check.originals(entries)
             if arguments.bundle:
                 check.releases(arguments.bundle)
     return int(bool(check.failures))
@@ -66,18 +76,14 @@ class Check:
             self.failures.append(name)
         print(f"{'ok  ' if is_right else 'FAIL'} {name}: {figures}", flush=True)
 
-    def all(self, entries: Sequence[RecordedLaunch]) -> None:
+    def originals(self, entries: Sequence[RecordedLaunch]) -> None:
+        """Check launches of programs that this machine's Triton can make again."""
         own = [entry for entry in entries if not entry.made_up and entry.text]
-        others = [entry for entry in entries if entry.made_up and entry.text]
         random.Random(0).shuffle(own)
-        originals: list[Original] = []
-        for original in self._originals([*own, *others][:LAUNCHES], 0.35):
-            originals.append(original)
-        self.same_twice(originals)
+        originals = list(self._originals(own, 0.25))
         self.agree_with_triton(originals)
-        seen = [original for original in originals if not original.entry.made_up]
-        self.planted_wrong(seen)
-        self.planted_slow(seen)
+        self.planted_slow(originals, 0.4)
+        self.planted_wrong(originals)
 
     def _originals(self, entries: Sequence[RecordedLaunch], share: float) -> Iterator[Original]:
         """Yield what compiles and runs here, until a share of the time is over."""
@@ -92,10 +98,8 @@ class Check:
             try:
                 yield Original(entry, config, grid)
             except Exception as error:
-                # A fault of made-up arguments ends this process's context; others go on.
-                if "illegal memory access" in str(error) or "CUDA error" in str(error):
-                    print(f"stopped collecting at {entry.kernel}: {error}"[:200], flush=True)
-                    raise
+                # Not every source compiles alone; a fault would show in the next launch.
+                print(f"     {entry.kernel}: {type(error).__name__}"[:200], flush=True)
 
     def measure(self, measured: Sequence[BundledLaunch], names: Sequence[str]) -> MeasureDocument:
         toolchains = tuple(f"{TOOLCHAIN}+{name}" for name in names)
@@ -104,13 +108,23 @@ class Check:
         findings = [run_launch(launch, bundle, self.runner, 0) for launch in measured]
         return document_of(manifest, findings, self.runner.card)
 
-    def same_twice(self, originals: Sequence[Original]) -> None:
+    def same_twice(self, file: Path) -> None:
         """The same binary under two names is neither slower nor different."""
         start = time.monotonic()
+        selection = Selection(toolchains=("installed",), dtypes=(DTYPE,))
+        options = RunOptions(binaries=True)
+        job = Job(Subject(str(file), configs="usual"), selection, options, purpose=Purpose.MEASURE)
+        with Store.open(self.folder / "store") as store:
+            bundle = drain(collect(job, measured_launches(job), store, self.folder), None)
+        compiled = time.monotonic()
         measured = []
-        for original in originals:
-            variants = [original.variant(self.folder, name) for name in ("a", "b")]
-            measured.append(original.bundled(*variants))
+        for launch in bundle.manifest.launches:
+            (variant, *_) = launch.variants
+            twins = []
+            for name in ("a", "b"):
+                toolchain = f"{TOOLCHAIN}+{name}"
+                twins.append(msgspec.structs.replace(variant, toolchain=toolchain))
+            measured.append(msgspec.structs.replace(launch, variants=tuple(twins)))
         document = self.measure(measured, ("a", "b"))
         states = Counter(
             each.state.value for launch in document.launches for each in launch.results
@@ -121,9 +135,10 @@ class Check:
         self.say(
             "the same binary twice",
             not changes and not differing and not document.wrong,
-            f"{len(measured)} launches in {time.monotonic() - start:.0f} s, {len(changes)} changes, "
-            f"{differing} differ, states {dict(states)}, spread median "
-            f"{statistics.median(spreads):.4f}, 95 % {spreads[len(spreads) * 95 // 100]:.4f}; "
+            f"{len(measured)} launches, compiled in {compiled - start:.0f} s, run in "
+            f"{time.monotonic() - compiled:.0f} s, {len(changes)} changes, {differing} differ, "
+            f"states {dict(states)}, spread median {statistics.median(spreads):.4f}, 95 % "
+            f"{spreads[len(spreads) * 95 // 100]:.4f}, most {spreads[-1]:.4f}; "
             f"{[(each.name, each.ratio, each.spread) for each in changes]}",
         )
 
@@ -147,10 +162,14 @@ class Check:
         )
 
     def planted_wrong(self, originals: Sequence[Original]) -> None:
-        """A changed constant, a lost barrier and a shifted store are found."""
+        """A changed constant, a lost barrier and a shifted store are found.
+
+        A change counts if a result changes: some barriers and constants do nothing on these inputs.
+        """
         planted: dict[str, list[str]] = {}
+        without_effect = 0
         for original in originals:
-            if sum(map(len, planted.values())) >= 3 * PLANTED:
+            if time.monotonic() > self._deadline:
                 break
             good = [original.variant(self.folder, name) for name in ("a", "b")]
             for kind, ptx in spoilt(original.compiled.asm["ptx"]):
@@ -169,13 +188,16 @@ class Check:
             found = states.count("found")
             missed = [state for state in states if state != "found"]
             self.say(f"planted {kind}", not missed, f"{found} of {len(states)} found; {missed}")
+        print(f"     {without_effect} planted changes were without effect", flush=True)
 
-    def planted_slow(self, originals: Sequence[Original]) -> None:
+    def planted_slow(self, originals: Sequence[Original], share: float) -> None:
         """Another configuration that is slower by Triton's own benchmark is found."""
+        start = time.monotonic()
+        end = start + share * (self._deadline - start)
         found = 0
         missed: list[tuple[str, float, float]] = []
         for original in originals:
-            if found + len(missed) >= PLANTED or time.monotonic() > self._deadline:
+            if found + len(missed) >= PLANTED or time.monotonic() > end:
                 break
             base = original.milliseconds()
             for config, grid in list(launch_configs(original.entry))[1:MOST_CONFIGS]:

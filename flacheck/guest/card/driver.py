@@ -12,6 +12,8 @@ from ..engine.messages import Json
 
 # Errors after which a process can no longer use its GPU, from cuda.h.
 _FATAL = frozenset((700, 702, 709, 710, *range(714, 720)))
+# The flag of an event that is recorded as a node of a graph, from cuda.h.
+_EXTERNAL = 1
 # A parameter's C type by Triton's name. Booleans and short integers are passed in four bytes, of
 # which the kernel reads the lowest.
 _WIDE = ("i64", "u64")
@@ -36,6 +38,14 @@ class LoadedBinary:
     launch: Json
     registers: int
     stack: int
+
+
+@dataclass
+class TimedGraph:
+    """A graph of launches with the events before and after each."""
+
+    executable: Any
+    events: list[tuple[Any, Any]]
 
 
 class Gpu:
@@ -152,34 +162,45 @@ class Gpu:
         attribute.id = name
         return attribute
 
-    def record(self, work: Callable[[], None]) -> Any:
-        """Return a graph of the launches that `work` makes; they do not run."""
+    def record(self, work: Callable[[], None], count: int, flushed: tuple[int, int]) -> TimedGraph:
+        """Return a graph of `count` launches that `work` makes, each timed by itself.
+
+        Memory at the address `flushed`, of that many bytes, is written before each, so that none
+        finds its data in the GPU's cache.
+        """
+        events = []
+        for _ in range(count):
+            events.append((self._call("cuEventCreate", 0), self._call("cuEventCreate", 0)))
         modes = self._cuda.CUstreamCaptureMode
         mode = modes.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         self._call("cuStreamBeginCapture", self._stream, mode)
         try:
-            work()
+            for start, end in events:
+                self.clear(flushed[0], 0, flushed[1])
+                self._call("cuEventRecordWithFlags", start, self._stream, _EXTERNAL)
+                work()
+                self._call("cuEventRecordWithFlags", end, self._stream, _EXTERNAL)
         finally:
             graph = self._call("cuStreamEndCapture", self._stream)
         executable = self._call("cuGraphInstantiate", graph, 0)
         self._call("cuGraphDestroy", graph)
-        return executable
+        return TimedGraph(executable, events)
 
-    def replay_seconds(self, graph: Any) -> float:
-        """Run a graph and return the time that it took on the GPU."""
-        start, end = self._call("cuEventCreate", 0), self._call("cuEventCreate", 0)
-        try:
-            self._call("cuEventRecord", start, self._stream)
-            self._call("cuGraphLaunch", graph, self._stream)
-            self._call("cuEventRecord", end, self._stream)
-            self.wait()
-            return float(self._call("cuEventElapsedTime", start, end)) / 1_000
-        finally:
-            self._call("cuEventDestroy", start)
-            self._call("cuEventDestroy", end)
+    def replay(self, graph: TimedGraph) -> list[float]:
+        """Run a graph and return the microseconds of each of its launches."""
+        self._call("cuGraphLaunch", graph.executable, self._stream)
+        self.wait()
+        times = []
+        for start, end in graph.events:
+            times.append(float(self._call("cuEventElapsedTime", start, end)) * 1_000)
+        return times
 
-    def drop_graph(self, graph: Any) -> None:
-        self._call("cuGraphExecDestroy", graph)
+    def drop(self, graph: TimedGraph) -> None:
+        """Free a graph and its events."""
+        self._call("cuGraphExecDestroy", graph.executable)
+        for pair in graph.events:
+            for event in pair:
+                self._call("cuEventDestroy", event)
 
 
 def c_value(kind: str, value: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
@@ -12,17 +13,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..engine.messages import Json, Mark, Reply, Request, WorkerConfig
-from .driver import DriverError, Gpu, LoadedBinary
+from .driver import DriverError, Gpu, LoadedBinary, TimedGraph
 from .memory import Layout, ResultComparison
 from .numbers import DISTRIBUTIONS
 
 # The exit code of a process that has lost its GPU.
 _FAULT_EXIT = 3
 # A graph holds as many launches as take this long, but at most so many.
-_GRAPH_SECONDS, _MOST_LAUNCHES = 500e-6, 50
-_ROUNDS = 12
-# Rounds of launches that take longer than a second together.
-_FEWEST_ROUNDS, _LONG_SECONDS = 3, 1.0
+_GRAPH_MICROSECONDS, _MOST_LAUNCHES = 1_000.0, 10
+# Rounds of all graphs; fewer if all rounds together take longer than a second.
+_ROUNDS, _FEWEST_ROUNDS, _LONG_MICROSECONDS = 12, 3, 1e6
+# Written before each launch, as Triton's own benchmark does: more than any GPU's cache.
+_FLUSHED_BYTES = 256 << 20
 # The tolerance is so many times what rounding the inputs changes: that is one random draw.
 _MARGIN = 2.0
 # Results that are kept to compare the next ones with.
@@ -287,48 +289,38 @@ class _Trial:
             self._tolerance *= max(1.0, _MARGIN * self._amplification)
 
     def _time(self, mark: Mark) -> dict[str, list[float]]:
-        """Return the microseconds of a launch in each round, by index, and those of the twin."""
+        """Return the microseconds of each launch in turn, by index, and those of the twin."""
         first = min(self._loaded)
         names = {str(index): index for index in self._loaded}
         twin = len(self._launch["variants"])
         self._launch["variants"].append(self._launch["variants"][first])
         self._loaded[twin] = self._loaded_function(self._launch["variants"][first])
         names[TWIN] = twin
-        graphs: dict[str, tuple[Any, int]] = {}
-        total = 0.0
+        flushed = (self._buffers.allocate(_FLUSHED_BYTES), _FLUSHED_BYTES)
         self._card.copy(self._work, self._before, self._layout.size)
+        graphs: dict[str, TimedGraph] = {}
+        total = 0.0
         for name, index in names.items():
             mark(f"time {index}")
-            seconds = self._graph_seconds(index, 1)
-            count = int(min(max(_GRAPH_SECONDS / max(seconds, 1e-7), 1), _MOST_LAUNCHES))
-            graphs[name] = (self._graph(index, count), count)
-            total += seconds * count
-        rounds = _ROUNDS
-        if total * _ROUNDS > _LONG_SECONDS:
-            rounds = max(_FEWEST_ROUNDS, int(_LONG_SECONDS / total))
+            start = functools.partial(self._start, index)
+            graph = self._card.record(start, 1, flushed)
+            microseconds = min(*self._card.replay(graph), *self._card.replay(graph))
+            self._card.drop(graph)
+            count = int(min(max(_GRAPH_MICROSECONDS / max(microseconds, 1), 1), _MOST_LAUNCHES))
+            graphs[name] = self._card.record(start, count, flushed)
+            total += microseconds * count
+        rounds = int(min(max(_LONG_MICROSECONDS / total, _FEWEST_ROUNDS), _ROUNDS))
         times: dict[str, list[float]] = {name: [] for name in graphs}
-        for _ in range(rounds + 1):
-            for name, (graph, count) in graphs.items():
+        for number in range(rounds + 1):
+            for name, graph in graphs.items():
                 mark(f"time {names[name]}")
-                times[name].append(self._card.replay_seconds(graph) / count * 1e6)
-        for graph, _ in graphs.values():
-            self._card.drop_graph(graph)
-        # The first round warms up.
-        return {name: samples[1:] for name, samples in times.items()}
-
-    def _graph(self, index: int, count: int) -> Any:
-        def launch() -> None:
-            for _ in range(count):
-                self._start(index)
-
-        return self._card.record(launch)
-
-    def _graph_seconds(self, index: int, count: int) -> float:
-        """Return the time of a launch, as the shorter of two runs."""
-        graph = self._graph(index, count)
-        seconds = min(self._card.replay_seconds(graph) for _ in range(2))
-        self._card.drop_graph(graph)
-        return seconds
+                samples = self._card.replay(graph)
+                # The first round warms up.
+                if number:
+                    times[name] += samples
+        for graph in graphs.values():
+            self._card.drop(graph)
+        return times
 
 
 def _is_outside(difference: Json) -> bool:
