@@ -178,7 +178,7 @@ def _older(answer: Known) -> Iterator[Part]:
     number = count_noun(len(older), "pair", "pairs")
     yield Paragraph(
         f"{number} of release and GPU of {' and '.join(some(abouts, _MOST_KERNELS))} hold for the "
-        "launches of an older flacheck, which lack common sizes: flacheck scan --package "
+        "launches of an older flacheck, with fewer sizes of each kernel: flacheck scan --package "
         f"{abouts[-1]} compiles those of today",
         Tone.DOUBT,
     )
