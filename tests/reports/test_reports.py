@@ -8,19 +8,16 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-import flacheck
 from flacheck import reports
 from flacheck.errors import UsageError
 from flacheck.evidence.analysis.context import Context
 from flacheck.evidence.analysis.slow import mark_slow
 from flacheck.evidence.analysis.summary import RunView, summarise
-from flacheck.model import Json, Record
+from flacheck.model import Record
 from flacheck.pipeline.fallbacks.alternatives import fallbacks
 from flacheck.reports import conclusions, scan
 from flacheck.reports.document import Display
@@ -37,6 +34,7 @@ from tests.made_records import (
 )
 from tests.made_reports import RUN
 from tests.paths import TESTS
+from tests.schemas import validate_json
 
 GOLDEN = TESTS / "golden"
 RESHAPE = "LinearLayout.cpp:565: reshapeOuts: Assertion `getTotalOutDimSize() == 64' failed."
@@ -86,21 +84,13 @@ def _text(name: str, view: RunView, page: Display | None = None) -> str:
     return "".join(reports.render(name, scan.report(view), page or Display()))
 
 
-def schema(name: str) -> Json:
-    content: Json = json.loads(
-        (Path(flacheck.__file__).parent / "tables" / "schemas" / name).read_text()
-    )
-    jsonschema.Draft202012Validator.check_schema(content)
-    return content
-
-
 # JSON
 
 
 def test_json_is_valid_against_its_schema() -> None:
     """The document has the contract's fields."""
     document = json.loads(_text("json", _view(_cells())))
-    jsonschema.validate(document, schema("run-1.json"))
+    validate_json("run", document)
     assert document["run"] == RUN
     assert len(document["records"]) == len(_cells())
     assert {
@@ -120,7 +110,7 @@ def test_json_is_valid_against_its_schema() -> None:
 def test_an_empty_run_is_valid_json_too() -> None:
     """An empty run follows the schema."""
     document = json.loads(_text("json", _view([])))
-    jsonschema.validate(document, schema("run-1.json"))
+    validate_json("run", document)
     assert document["records"] == []
 
 
@@ -152,7 +142,7 @@ def test_explain_is_valid_against_its_schema() -> None:
     """Explanations of a code and of a log follow the schema."""
     for findings in (explanation.of_code("FC302"), explanation.of_log(RESHAPE)):
         document = json.loads(json.dumps(explanation.to_json(findings)))
-        jsonschema.validate(document, schema("explain-1.json"))
+        validate_json("explain", document)
         assert document["findings"]
 
 

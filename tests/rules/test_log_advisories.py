@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from flacheck.rules import explanation, log_advisories
 from flacheck.tables import advisories
 from tests.paths import TESTS
-from tests.reports.test_reports import schema
+from tests.schemas import validate_json
 
 LOGS = TESTS / "logs"
 WRONG = "AssertionError: Tensor-likes are not close!\n dk diff: 11.625 ratio: 0.538\n"
@@ -84,5 +83,5 @@ def test_a_compilers_log_calls_no_advisory_to_mind(log: Path) -> None:
 def test_advisories_of_an_explanation_are_valid_against_the_schema() -> None:
     """Every advisory follows the schema of an explanation."""
     document = explanation.to_json([], advisories.every())
-    jsonschema.validate(document, schema("explain-1.json"))
+    validate_json("explain", document)
     assert len(document["advisories"]) == len(advisories.every())

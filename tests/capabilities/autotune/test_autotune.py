@@ -7,10 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-import flacheck
 from flacheck import reports
 from flacheck.capabilities.autotune.results import Timing, TunerResult
 from flacheck.errors import UsageError
@@ -19,10 +17,7 @@ from flacheck.reports import autotune as autotune_report
 from flacheck.reports.document import Display
 from flacheck.tables import targets
 from tests.made_tuned import SOURCE, fatal, good, result, skipped
-
-SCHEMA = json.loads(
-    (Path(flacheck.__file__).parent / "tables" / "schemas" / "autotune-1.json").read_text()
-)
+from tests.schemas import validate_json
 
 
 def text(format: str, *results: TunerResult) -> str:
@@ -34,7 +29,7 @@ def text(format: str, *results: TunerResult) -> str:
 def document(*results: TunerResult) -> dict[str, Any]:
     """Return the results as JSON, validated against the schema."""
     content: dict[str, Any] = json.loads(text("json", *results))
-    jsonschema.validate(content, SCHEMA, jsonschema.Draft202012Validator)
+    validate_json("autotune", content)
     return content
 
 

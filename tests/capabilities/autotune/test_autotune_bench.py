@@ -4,7 +4,6 @@ is needed.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 import textwrap
@@ -39,12 +38,9 @@ from flacheck.subjects.inputs.expand import Selection
 from flacheck.subjects.inputs.launches import read
 from flacheck.toolchains import Resolver
 from tests.capabilities.autotune.test_autotune_command import document
+from tests.captured import needs_torch
 from tests.made_tuned import good, result
 from tests.subjects.inputs.launches.test_launches import HEAD, HEADER, launch, write
-
-needs_torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="timing needs torch"
-)
 
 # The output depends on integers, strides, grids and heuristics of the recorded launch.
 PROGRAM = """

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from flacheck.capabilities.autotune import gathering
@@ -20,8 +18,9 @@ from flacheck.model import Purpose, Verdict
 from flacheck.pipeline import resolved_cell as cells
 from flacheck.store import Store
 from flacheck.subjects.inputs.expand import Selection
-from tests.capabilities.autotune.test_autotune import SCHEMA
+from tests.captured import needs_torch
 from tests.cli.test_cli import flacheck
+from tests.schemas import validate_json
 from tests.subjects.inputs.launches.test_launches import HEAD, HEADER, launch, source_id, write
 
 OURS = "gated_delta_rule.chunk_local_cumsum"
@@ -65,7 +64,7 @@ def write_launches(
 def document(text: str) -> Any:
     """Return JSON after validation against the schema."""
     content = json.loads(text)
-    jsonschema.validate(content, SCHEMA, jsonschema.Draft202012Validator)
+    validate_json("autotune", content)
     return content
 
 
@@ -362,11 +361,6 @@ def test_threads_that_no_block_has_are_said_before_compiling(tmp_path: Path) -> 
     first = outcome.stderr.splitlines()[0]
     assert "before compiling: program:picky on sm90: num_warps=64 is 2048 threads" in first
     assert "runs" not in outcome.stdout.splitlines()[0]
-
-
-needs_torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="timing needs torch"
-)
 
 
 def test_bench_runs_no_package_that_a_projects_settings_name(tmp_path: Path) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 import flacheck
@@ -21,7 +19,7 @@ from flacheck.errors import IncompleteError
 from flacheck.reports import bench as bench_report
 from flacheck.reports import plot
 from flacheck.reports.document import Display, Plot
-from tests.paths import SCHEMAS
+from tests.schemas import validate_json
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="timing needs torch"
@@ -179,8 +177,7 @@ def test_the_forms_of_a_package_are_drawn_timed_and_compared(toy: str) -> None:
     assert wrong.backward_failed is not None
     assert {t.function for t in document.differing} == {"toy:parallel_wrong"}
     assert result.exit_code is Exit.FINDINGS
-    schema = json.loads((SCHEMAS / "bench-1.json").read_text(encoding="utf-8"))
-    jsonschema.validate(result.to_json(), schema)
+    validate_json("bench", result.to_json())
 
 
 @needs_torch

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-import flacheck
 from flacheck import reports, toolchains
 from flacheck.capabilities.bisect.bisecting import bisect_cell, releases
 from flacheck.capabilities.bisect.history import Bisection, Find, Kind
@@ -25,6 +22,7 @@ from flacheck.store import Store
 from flacheck.toolchains import torch_pins as pins
 from tests import fake
 from tests.fake.family import FakeFamily
+from tests.schemas import validate_json
 
 RESHAPE = "abort LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: Assertion `size == want' failed."
 STORE = "abort Layouts.cpp:7: void chooseStMatrix(int): Assertion `each == full' failed."
@@ -284,8 +282,5 @@ def test_json_is_what_the_schema_says(store: Store, monkeypatch: pytest.MonkeyPa
         wheelless=("7.0",),
         refused={"1.0": ("sm90",)},
     )
-    schema = json.loads(
-        (Path(flacheck.__file__).parent / "tables" / "schemas" / "bisect-1.json").read_text()
-    )
     document = json.loads(json.dumps(bisect(store, fake.cell("delta", "3.0")).to_json()))
-    jsonschema.validate(document, schema)
+    validate_json("bisect", document)

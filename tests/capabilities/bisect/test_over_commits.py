@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 import flacheck
@@ -18,11 +17,11 @@ from flacheck.reports import bisect as bisect_report
 from flacheck.reports.document import Display
 from flacheck.source.packages.commits import read_range
 from tests.made_toolkit import MISMATCH, toolkit
+from tests.schemas import validate_json
 
 BROKEN = f"// if ELEMENT=fp8 says {MISMATCH} exit 2\n"
 # Texts of the unit, oldest first: it breaks at the third commit and is mended at the sixth.
 TEXTS = ("// 0\n", "// 1\n", BROKEN, BROKEN + "// 3\n", BROKEN + "// 4\n", "// 5\n", "// 6\n")
-SCHEMA = Path(flacheck.__file__).parent / "tables" / "schemas" / "bisect-1.json"
 IDENTITY = ("-c", "user.name=n", "-c", "user.email=e@example.com")
 
 
@@ -119,7 +118,7 @@ def test_a_commit_without_the_unit_has_no_verdict(tmp_path: Path, repository: Pa
     (change,) = bisection.changes
     assert change.between == (ids[1], ids[2])
     document = bisection.to_json()
-    jsonschema.validate(document, json.loads(SCHEMA.read_text()))
+    validate_json("bisect", document)
     assert document["changes"][0]["commits_between"] == ids[1:3]
     assert document["changes"][0]["between"] == []
 

@@ -7,10 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-import flacheck as package
 from flacheck import toolchains
 from flacheck.capabilities.diff.comparing import compare
 from flacheck.capabilities.diff.comparison_plan import ComparisonPlan
@@ -33,6 +31,7 @@ from tests import fake
 from tests.cli.test_cli import flacheck
 from tests.fake.family import FakeFamily
 from tests.made_records import failure, record
+from tests.schemas import validate_json
 
 ABORT = "abort LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: Assertion `size == want' failed."
 OLD, NEW = "triton==3.1.0", "triton==3.2.0"
@@ -68,9 +67,8 @@ def test_json_of_the_command_is_valid(tmp_path: Path) -> None:
     after = write_run(tmp_path / "after.json", record(toolchain=NEW))
     ran = flacheck("diff", before, after, "--format", "json", cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
-    schema = Path(package.__file__).parent / "tables" / "schemas" / "diff-1.json"
     document = json.loads(ran.stdout)
-    jsonschema.validate(document, json.loads(schema.read_text()))
+    validate_json("diff", document)
     assert document["answer"].endswith("1 of 1 kernel that compiled still compiles")
     markdown = flacheck("diff", before, after, "--format", "markdown", cwd=tmp_path)
     assert markdown.stdout.startswith("## flacheck diff\n\nUpgrading Triton 3.1.0 → 3.2.0")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from packaging.version import Version
 from typer.testing import CliRunner, Result
@@ -22,7 +21,7 @@ from flacheck.pipeline.plan import Plan
 from flacheck.toolchains import index
 from tests import fake
 from tests.fake.family import FakeFamily
-from tests.paths import SCHEMAS
+from tests.schemas import validate_json
 
 OLD, NEW, OTHER = "ops==1.0", "ops==2.0", "others==1.0"
 # The kernels of each release; 2.0 no longer has `gone`.
@@ -73,8 +72,7 @@ def run(*words: str) -> Result:
 
 def document(*words: str) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(run(*words, *COMPILER, "--format", "json").stdout)
-    schema = json.loads((SCHEMAS / "diff-1.json").read_text())
-    jsonschema.validate(content, schema)
+    validate_json("diff", content)
     return content
 
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
-import jsonschema
 import pytest
 from msgspec import structs
 
-import flacheck
 from flacheck.capabilities.diff.package_view import PackageNotice, refusals
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.errors import Exit
@@ -18,8 +15,8 @@ from flacheck.model import Record
 from flacheck.tables import advisories
 from tests.made_diff import NEW, OLD, every_difference, kernels, result, side
 from tests.made_records import failure, unknown
+from tests.schemas import validate_json
 
-SCHEMA = Path(flacheck.__file__).parent / "tables" / "schemas" / "diff-1.json"
 REFUSAL = "refused by the package: a.ops:go: no"
 
 
@@ -241,8 +238,7 @@ def test_json_is_what_the_schema_says() -> None:
     """Every list of the JSON is filled and follows the schema."""
     comparison = every_difference()
     document = json.loads(json.dumps(comparison.to_json()))
-    schema = json.loads(SCHEMA.read_text())
-    jsonschema.validate(document, schema)
+    validate_json("diff", document)
     lists = ["regressed", "mended", "changed_cause", "slower", "more_resources", "unknown"]
     lists += ["untested", "only_from", "only_to", "unchanged"]
     assert {name: len(document[name]) for name in lists} == dict.fromkeys(lists, 1)

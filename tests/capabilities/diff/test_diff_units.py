@@ -18,8 +18,8 @@ from flacheck.capabilities.diff.result import Comparison
 from flacheck.model import Record
 from flacheck.reports import diff as diff_report
 from flacheck.reports.document import Display
-from tests.capabilities.diff.test_diff_result import SCHEMA
 from tests.made_records import failure, record
+from tests.schemas import validate_json
 
 OLD, NEW = "nvcc==13.0.88", "nvcc==13.5.37"
 HOST = {"std": "c++17", "host": "g++ 12.2.0"}
@@ -104,8 +104,7 @@ def test_a_toolkit_that_fails_is_not_the_one_to_use() -> None:
 def test_the_json_of_toolkits_follows_the_schema() -> None:
     """The JSON of toolkits follows the schema."""
     document = json.loads(json.dumps(SPILLING.to_json()))
-    schema = json.loads(SCHEMA.read_text())
-    jsonschema.validate(document, schema)
+    validate_json("diff", document)
     assert (document["to"]["toolchain"], document["pin"]["toolchain"]) == (NEW, NEW)
     with pytest.raises(jsonschema.ValidationError, match="toolchain"):
-        jsonschema.validate({**document, "pin": {**document["pin"], "toolchain": 13}}, schema)
+        validate_json("diff", {**document, "pin": {**document["pin"], "toolchain": 13}})

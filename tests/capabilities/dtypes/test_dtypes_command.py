@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from typer.testing import CliRunner, Result
 
 import flacheck
 from flacheck.cli import app
 from flacheck.errors import Exit
+from tests.captured import needs_torch
 from tests.mixed_layers import CONTRACT, line_of, write
+from tests.schemas import validate_json
 
-pytestmark = pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, ("torch", "triton"))),
-    reason="needs torch and triton: pip install .[torch]",
-)
-SCHEMA = json.loads(
-    (Path(flacheck.__file__).parent / "tables" / "schemas" / "dtypes-1.json").read_text()
-)
+pytestmark = needs_torch
 TWICE = "k = k + self.gain; k = k * self.gain"
 
 
@@ -44,7 +38,7 @@ def test_casts_are_applied_in_a_copy(tmp_path: Path) -> None:
     result = run(f"{file}:Mixer", "--autocast", "fp16", "--format", "json")
     assert result.exit_code == Exit.FINDINGS, result.output
     value: dict[str, Any] = json.loads(result.stdout)
-    jsonschema.validate(value, SCHEMA, jsonschema.Draft202012Validator)
+    validate_json("dtypes", value)
     assert [each["line"] for each in value["findings"]] == [line_of(file, TWICE)] * 2
     first = value["findings"][0]
     assert first["trips"]["source"] == CONTRACT

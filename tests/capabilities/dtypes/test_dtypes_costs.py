@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from packaging.version import Version
 from typer.testing import CliRunner
 
-import flacheck
 from flacheck import toolchains
 from flacheck.capabilities.dtypes.costs import (
     CostBench,
@@ -32,14 +29,8 @@ from flacheck.reports import dtypes as reports
 from flacheck.store import Store
 from flacheck.subjects.inputs.launches import RecordedLaunch
 from tests import headed_layer
-
-SCHEMA = json.loads(
-    (Path(flacheck.__file__).parent / "tables" / "schemas" / "dtypes-1.json").read_text()
-)
-needs_torch = pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, ("torch", "triton"))),
-    reason="needs torch and triton: pip install .[torch]",
-)
+from tests.captured import needs_torch
+from tests.schemas import validate_json
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +43,7 @@ def cost_report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     result = CliRunner().invoke(app, ["dtypes", f"{file}:Heads", *options, *output_options])
     assert result.exit_code == Exit.FINDINGS, result.output
     value: dict[str, Any] = json.loads(output.read_text())
-    jsonschema.validate(value, SCHEMA, jsonschema.Draft202012Validator)
+    validate_json("dtypes", value)
     with Store.open(folder / "store") as store:
         assert {run.purpose for run in store.runs()} == {Purpose.DTYPES}
     return value

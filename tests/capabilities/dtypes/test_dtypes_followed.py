@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -21,12 +20,10 @@ from flacheck.capabilities.dtypes.observation import (
     Place,
     Promotion,
 )
+from tests.captured import needs_torch
 from tests.mixed_layers import CONTRACT, line_of, write
 
-pytestmark = pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, ("torch", "triton"))),
-    reason="needs torch and triton: pip install .[torch]",
-)
+pytestmark = needs_torch
 FP16, BF16 = Mode("fp16", "fp32"), Mode("bf16", "fp32")
 # Each form of a promotion, with its float32 operand.
 PROMOTIONS = {

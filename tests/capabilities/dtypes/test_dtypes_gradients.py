@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,10 @@ from flacheck.capabilities.dtypes import following
 from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesQuestion
 from flacheck.capabilities.dtypes.observation import Mode
+from tests.captured import needs_torch
 from tests.mixed_layers import line_of
 
-pytestmark = pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, ("torch", "triton"))),
-    reason="needs torch and triton: pip install .[torch]",
-)
+pytestmark = needs_torch
 _FILE = '''
 import torch
 import triton

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,11 +14,9 @@ from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesQuestion
 from flacheck.capabilities.dtypes.observation import Mode
 from flacheck.capabilities.dtypes.result import DtypesResult
+from tests.captured import needs_torch
 
-pytestmark = pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, ("torch", "triton"))),
-    reason="needs torch and triton: pip install .[torch]",
-)
+pytestmark = needs_torch
 _FILE = """
 import torch
 import triton

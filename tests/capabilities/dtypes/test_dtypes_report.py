@@ -7,10 +7,8 @@ import os
 import types
 from pathlib import Path
 
-import jsonschema
 import pytest
 
-import flacheck
 from flacheck.capabilities.dtypes import autofix, baseline, expressions
 from flacheck.capabilities.dtypes.observation import Operand, Place
 from flacheck.errors import Exit, UsageError
@@ -18,11 +16,9 @@ from flacheck.guest.dtypes import places
 from flacheck.reports import dtypes
 from tests.made_dtypes import answer
 from tests.paths import TESTS
+from tests.schemas import validate_json
 
 GOLDEN = TESTS / "golden" / "reports" / "dtypes.json.txt"
-SCHEMA = json.loads(
-    (Path(flacheck.__file__).parent / "tables" / "schemas" / "dtypes-1.json").read_text()
-)
 SOURCE = """def forward(self, k, a):
     k = k + self.gain
     k = k * a + self.gain
@@ -37,7 +33,7 @@ def test_the_json_that_programs_read() -> None:
     if os.environ.get("FLACHECK_GOLDEN") == "write":
         GOLDEN.write_text(text)
     assert text == GOLDEN.read_text()
-    jsonschema.validate(json.loads(text), SCHEMA, jsonschema.Draft202012Validator)
+    validate_json("dtypes", json.loads(text))
 
 
 def test_only_new_findings_fail(tmp_path: Path) -> None:

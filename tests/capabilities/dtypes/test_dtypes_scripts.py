@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 from typer.testing import CliRunner, Result
 
-import flacheck
 from flacheck.capabilities.dtypes.scripts import words_of
 from flacheck.capabilities.dtypes.starting import script_name
 from flacheck.cli import app
 from flacheck.errors import Exit, UsageError
 from tests import training_script
+from tests.captured import needs_torch
 from tests.mixed_layers import line_of
+from tests.schemas import validate_json
 
-SCHEMA = json.loads(
-    (Path(flacheck.__file__).parent / "tables" / "schemas" / "dtypes-1.json").read_text()
-)
-needs_torch = pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, ("torch", "triton"))),
-    reason="needs torch and triton: pip install .[torch]",
-)
 RAISES = "raise ValueError('no data in ./corpus')"
 NO_MODULE = "import torch\nprint(torch.zeros(2, device='cuda') + 1)"
 WITHOUT_AUTOCAST = "import torch\ntorch.nn.Linear(4, 4).cuda()(torch.zeros(2, 4, device='cuda'))"
@@ -47,7 +39,7 @@ def test_a_training_script_is_followed_as_it_is(tmp_path: Path) -> None:
     result = run("--no-mend", "--format", "json", "--", "train.py", "--dtype", "bfloat16")
     assert result.exit_code == Exit.FINDINGS, result.output
     value = json.loads(result.stdout)
-    jsonschema.validate(value, SCHEMA, jsonschema.Draft202012Validator)
+    validate_json("dtypes", value)
     assert value["modes"] == ["bf16 autocast, fp32 parameters"]
     (finding,) = value["findings"]
     line = line_of(tmp_path / "mixed.py", training_script.PROMOTION)

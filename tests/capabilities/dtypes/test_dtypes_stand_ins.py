@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-import flacheck
 from flacheck.capabilities.dtypes.missing_modules import group_by_missing, match_missing
 from flacheck.capabilities.dtypes.observation import Observation, ObservedError, ObservedSubject
 from flacheck.cli import app
 from flacheck.errors import Exit
 from tests import needy_layers
-
-SCHEMA = json.loads(
-    (Path(flacheck.__file__).parent / "tables" / "schemas" / "dtypes-1.json").read_text()
-)
-needs_torch = pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, ("torch", "triton"))),
-    reason="needs torch and triton: pip install .[torch]",
-)
+from tests.captured import needs_torch
+from tests.schemas import validate_json
 
 
 def follow(target: str, *options: str) -> tuple[int, Any]:
@@ -34,7 +25,7 @@ def follow(target: str, *options: str) -> tuple[int, Any]:
     if not result.stdout.strip():
         return result.exit_code, result.stderr
     value = json.loads(result.stdout)
-    jsonschema.validate(value, SCHEMA, jsonschema.Draft202012Validator)
+    validate_json("dtypes", value)
     return result.exit_code, value
 
 

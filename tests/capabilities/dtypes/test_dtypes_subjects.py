@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,9 @@ from flacheck import toolchains
 from flacheck.capabilities.dtypes import following
 from flacheck.capabilities.dtypes.following import DtypesQuestion
 from flacheck.capabilities.dtypes.observation import Mode, ObservedSubject
+from tests.captured import needs_torch
 
-pytestmark = pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, ("torch", "triton"))),
-    reason="needs torch and triton: pip install .[torch]",
-)
+pytestmark = needs_torch
 _FILE = """
 from dataclasses import dataclass
 

@@ -12,15 +12,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
-import flacheck as package
 from flacheck.store import Store
 from tests.cli.test_cli import flacheck
 from tests.made_records import PACKAGE, failure, record, scanned
 from tests.paths import ROOT, TESTS
+from tests.schemas import validate_json
 
 GOLDEN = TESTS / "golden"
 GOOD = ("3.4.0", "3.5.0", "3.5.1", "3.6.0", "3.7.0", "3.7.1", "3.8.0")
@@ -64,11 +63,7 @@ def document(project: Path, text: str, *args: str, **more: Any) -> dict[str, Any
     content: dict[str, Any] = json.loads(
         run_gate(project, text, *args, "--format", "json", **more)[1]
     )
-    schema = json.loads(
-        (Path(package.__file__).parent / "tables" / "schemas" / "gate-1.json").read_text()
-    )
-    jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(content, schema, format_checker=jsonschema.FormatChecker())
+    validate_json("gate", content)
     return content
 
 

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from datetime import date
-from pathlib import Path
 
-import jsonschema
-
-import flacheck
 from flacheck.capabilities.gate.result import Gate
 from flacheck.tables.settings.waivers import Waiver
 from tests.made_gate import RECORDS, gate
+from tests.schemas import validate_json
 
-SCHEMA = Path(flacheck.__file__).parent / "tables" / "schemas" / "gate-1.json"
 WAIVER = Waiver(kernel="other", reason="issue 7", expires=date(2027, 3, 31))
 
 
 def valid(result: Gate) -> dict[str, object]:
     """Return the result's JSON after validation against its schema."""
     document = result.to_json()
-    jsonschema.validate(
-        document, json.loads(SCHEMA.read_text()), format_checker=jsonschema.FormatChecker()
-    )
+    validate_json("gate", document)
     return document
 
 

@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-import flacheck as package
 from flacheck.capabilities.gate import pins, sources
 from flacheck.capabilities.gate.admission import Releases
 from flacheck.capabilities.gate.compilers import NVCC, TRITON
@@ -22,6 +20,7 @@ from flacheck.store import Store
 from tests.cli.test_cli import flacheck
 from tests.made_gate import TODAY, states
 from tests.made_records import failure, record, scanned, whole
+from tests.schemas import validate_json
 
 RELEASES = Releases(("13.0.88", "13.1.115", "13.2.86", "13.5.37"), {}, NVCC)
 
@@ -130,8 +129,7 @@ def test_the_command_says_which_toolkits_the_pins_allow(project: Path) -> None:
     assert json_outcome.returncode == 0, json_outcome.stderr
     document = json.loads(json_outcome.stdout)
     assert document["compiler"] == "nvcc"
-    schema = Path(package.__file__).parent / "tables" / "schemas" / "gate-1.json"
-    jsonschema.validate(document, json.loads(schema.read_text()))
+    validate_json("gate", document)
 
 
 def test_a_toolkit_that_nothing_pins_is_an_empty_selection(project: Path) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import jsonschema
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -25,9 +24,8 @@ from flacheck.capabilities.repro.verification import ScriptRun
 from flacheck.cli import app
 from tests.fake.family import FakeFamily
 from tests.made_specimens import chain, shown_on
-from tests.paths import SCHEMAS
+from tests.schemas import validate_json
 
-SCHEMA = json.loads((SCHEMAS / "repro-1.json").read_text())
 ABORT = "abort LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: "
 ABORT += "Assertion `ok' failed."
 TABLE = {"==2.0": {"says": "tl.dot", "then": ABORT}, "else": "compile"}
@@ -78,7 +76,7 @@ def test_a_failure_becomes_a_folder_of_files(folder: Path) -> None:
     """The printed JSON equals repro.json, and the exit code is 0."""
     outcome = repro("--format", "json", "--runs", "2")
     about = json.loads(outcome.stdout)
-    jsonschema.validate(about, SCHEMA)
+    validate_json("repro", about)
     assert outcome.exit_code == 0
     assert (folder / "out/repro.json").read_text() == outcome.stdout
     assert about["files"] == ["repro.py", "original.py", "issue.md", "log.txt", "repro.json"]

@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-from tests.paths import SCHEMAS
+from tests.schemas import validate_json
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
-SCHEMA = json.loads((SCHEMAS / "repro-1.json").read_text())
 REPRO = [sys.executable, "-m", "flacheck", "repro"]
 DELTA = [
     "seeds",
@@ -59,7 +57,7 @@ def run_repro(folder: Path, words: Sequence[str], releases: str) -> dict[str, An
     outcome = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert outcome.returncode == 0, outcome.stderr
     about: dict[str, Any] = json.loads(outcome.stdout)
-    jsonschema.validate(about, SCHEMA)
+    validate_json("repro", about)
     return about
 
 

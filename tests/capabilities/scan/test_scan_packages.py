@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -21,9 +20,8 @@ from flacheck.pipeline.plan import Plan
 from flacheck.store import Store
 from tests import fake
 from tests.fake.family import FakeFamily
-from tests.paths import SCHEMAS
+from tests.schemas import validate_json
 
-SCHEMA = SCHEMAS / "plan-1.json"
 ONE, TWO, NONE = "one==1.0", "two==2.0", "none==3.0"
 
 
@@ -163,7 +161,7 @@ def test_a_dry_run_prints_json_where_json_is_requested(here: Path) -> None:
     outcome = run("scan", "--package", ONE, "--package", TWO, "--dry-run", "--format", "json")
     assert outcome.exit_code == Exit.OK
     plan = document(outcome)
-    jsonschema.validate(plan, json.loads(SCHEMA.read_text()))
+    validate_json("plan", plan)
     assert sorted(cell["kernel"] for cell in plan["cells"]) == BOTH
     assert plan["summary"] == {"cells": 4}
     report = document(run("scan", "--package", ONE, "--memory", "512", "--format", "json"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.paths import SCHEMAS
+from tests.schemas import validate_json
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 DELTA = "fla.ops.common.chunk_delta_h:chunk_gated_delta_rule_fwd_kernel_h"
@@ -207,9 +207,7 @@ def test_the_same_command_again_compiles_nothing(out: dict[str, Any], folder: Pa
 
 def test_the_output_is_what_the_schema_says(out: dict[str, Any]) -> None:
     """The JSON follows flacheck.run/1."""
-    jsonschema = pytest.importorskip("jsonschema")
-    schema = SCHEMAS / "run-1.json"
-    jsonschema.validate(out, json.loads(schema.read_text()))
+    validate_json("run", out)
 
 
 def test_no_path_of_this_machine_is_in_the_records(out: dict[str, Any]) -> None:

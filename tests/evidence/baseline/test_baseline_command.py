@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import typer
 import yaml
@@ -22,7 +21,8 @@ from flacheck.store import Store
 from flacheck.toolchains import torch_pins
 from tests.fake.family import FakeFamily
 from tests.made_records import DELTA, failure, record, scanned
-from tests.paths import ROOT, SCHEMAS
+from tests.paths import ROOT
+from tests.schemas import validate_json
 from tests.subjects.inputs.launches.test_launches import HEADER, launch, write
 
 ABORT = "abort f.cpp:1: int f(int) const: Assertion `{} == want' failed."
@@ -63,7 +63,7 @@ def test_a_scan_with_its_own_baseline_passes(folder: Path, monkeypatch: pytest.M
     assert first.exit_code == Exit.FINDINGS, first.stderr
     assert "flacheck: b.json: holds 2 pairs of release and GPU and 1 known failure" in first.stderr
     text = (folder / "b.json").read_text()
-    jsonschema.validate(json.loads(text), json.loads((SCHEMAS / "baseline-1.json").read_text()))
+    validate_json("baseline", json.loads(text))
     second = scan(monkeypatch, "--baseline", "b.json", "--write-baseline", "b.json")
     assert second.exit_code == Exit.OK
     assert "Against b.json\n  0 new failures; 1 cell fails as in the baseline\n" in second.stdout
@@ -112,7 +112,7 @@ def test_programs_are_told_of_the_comparison(folder: Path, monkeypatch: pytest.M
     """The JSON follows its schema, and a known failure is a notice in a workflow."""
     scan(monkeypatch, "--write-baseline", "b.json")
     document = json.loads(scan(monkeypatch, "--baseline", "b.json", "--format", "json").stdout)
-    jsonschema.validate(document, json.loads((SCHEMAS / "run-1.json").read_text()))
+    validate_json("run", document)
     comparison = document["summary"]["baseline"]
     assert (comparison["file"], comparison["new"], comparison["known"]) == ("b.json", [], 1)
     annotations = scan(monkeypatch, "--baseline", "b.json", "--format", "github").stdout
@@ -156,7 +156,7 @@ def gate(text: str, *words: str, store: str = "none") -> Result:
 
 def states(*words: str, text: str = "triton>=3.2,<3.5") -> dict[str, str]:
     document = json.loads(gate(text, "--format", "json", *words).stdout)
-    jsonschema.validate(document, json.loads((SCHEMAS / "gate-1.json").read_text()))
+    validate_json("gate", document)
     return {version["triton"]: version["state"] for version in document["versions"]}
 
 

@@ -6,15 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from flacheck.errors import Exit, UsageError
 from flacheck.evidence.baseline import form
 from flacheck.evidence.baseline.form import Baseline, BaselinePlace, BaselineQuestion, KnownFailure
-from tests.paths import SCHEMAS
+from tests.schemas import validate_json
 
-SCHEMA = json.loads((SCHEMAS / "baseline-1.json").read_text())
 FAILURE = KnownFailure(
     signature="FC302:ttgir:f:9390298f", code="FC302", stage="ttgir", line="no", kernels={"m:k": 2}
 )
@@ -52,7 +50,7 @@ def test_a_baseline_is_read_as_it_was_written(tmp_path: Path) -> None:
     file = tmp_path / "b.json"
     file.write_text(form.text_of(content))
     assert form.read(file) == content
-    jsonschema.validate(json.loads(file.read_text()), SCHEMA)
+    validate_json("baseline", json.loads(file.read_text()))
 
 
 def test_what_is_nought_is_left_out() -> None:

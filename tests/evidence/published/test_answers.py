@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from msgspec.structs import replace
 
@@ -26,6 +25,7 @@ from tests.cli.test_cli import flacheck
 from tests.evidence.published.test_published import answers, with_own_keys
 from tests.evidence.published.test_published import folder as folder
 from tests.made_records import PACKAGE, record, scanned
+from tests.schemas import validate_json
 
 OLD, NEW = "triton==3.4.0", "triton==3.2.0"
 FILE = "flash-linear-attention-0.1.1/usual-triton-3.2.0-sm90.zst"
@@ -72,7 +72,7 @@ def test_diff_answers_with_the_source(folder: Path) -> None:
         "published results of 2026-11-24, flacheck 0.1.0; --fresh compiles here; "
         "they cover --configs usual"
     )
-    jsonschema.validate(document, package.schema("diff"))
+    validate_json("diff", document)
     assert not (folder / "store").exists()
 
 
@@ -140,7 +140,7 @@ def test_gate_judges_pins_by_published_results(folder: Path) -> None:
     document = gate.to_json()
     assert document["source"] == "published"
     assert gate.published_releases == ("3.2.0", "3.4.0")
-    jsonschema.validate(document, package.schema("gate"))
+    validate_json("gate", document)
 
 
 def test_gate_judges_the_package_that_the_files_pin(
@@ -231,7 +231,7 @@ def test_report_shows_published_results_as_a_run(folder: Path) -> None:
     assert document["run"]["source"] == "published"
     assert document["summary"]["compiles"] == 2
     assert len(document["records"]) == 3
-    jsonschema.validate(document, package.schema("run"))
+    validate_json("run", document)
     assert {each.toolchain: each.state.value for each in run.standings}[NEW] == "bad"
 
 

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -37,6 +36,7 @@ from flacheck.reports.display import Display
 from flacheck.tables import find_shipped_folder
 from flacheck.version import __version__
 from tests.made_records import PACKAGE, record
+from tests.schemas import validate_json
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -200,7 +200,7 @@ def test_known_gives_releases_failures_pins_and_what_is_not_built(folder: Path) 
     assert states["triton==3.4.0"] in ("good", "screened")
     assert [pin.triton for pin in answer.pins] == ["triton==3.4.0"]
     assert [gap.about for gap in answer.not_built] == ["flash-linear-attention==0.3.2"]
-    jsonschema.validate(answer.to_json(), flacheck.schema("known"))
+    validate_json("known", answer.to_json())
 
 
 def test_a_failure_in_any_configuration_decides_about_a_release(folder: Path) -> None:

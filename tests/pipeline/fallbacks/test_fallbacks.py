@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-import flacheck
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.evidence.analysis.context import Context
@@ -29,6 +27,7 @@ from flacheck.pipeline.plan import Plan
 from flacheck.store import Store
 from flacheck.toolchains.base import Choice
 from tests import fake
+from tests.schemas import validate_json
 
 ASSERTION = (
     "abort f.cpp:1: int LinearLayout::reshapeOuts(int) const: Assertion `size == want' failed."
@@ -243,10 +242,7 @@ def test_scan_says_what_was_searched(tmp_path: Path) -> None:
     )
     assert outcome.returncode == 1, outcome.stderr
     document = json.loads((tmp_path / "out.json").read_text())
-    schema = json.loads(
-        (Path(flacheck.__file__).parent / "tables" / "schemas" / "run-1.json").read_text()
-    )
-    jsonschema.validate(document, schema)
+    validate_json("run", document)
     with_places = [each for each in document["summary"]["fallbacks"] if each.get("places")]
     failing = [each for each in document["records"] if each["verdict"] == "fails"]
     assert len(with_places) == len(failing) > 0

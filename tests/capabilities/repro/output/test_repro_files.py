@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from flacheck.capabilities.repro.output import files
@@ -19,9 +18,7 @@ from flacheck.errors import UsageError
 from flacheck.model import Verdict
 from tests.made_records import record
 from tests.made_specimens import FAILS, POINTER, SIGNATURE, chain, specimen
-from tests.paths import SCHEMAS
-
-SCHEMA = json.loads((SCHEMAS / "repro-1.json").read_text())
+from tests.schemas import validate_json
 
 
 def result() -> Reproduced:
@@ -55,7 +52,7 @@ def test_what_is_written_follows_the_schema_and_names_no_machine(tmp_path: Path)
     about = json.loads((tmp_path / "out/repro.json").read_text())
     assert [file.name for file in paths] == names
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == sorted(names)
-    jsonschema.validate(about, SCHEMA)
+    validate_json("repro", about)
     assert about["files"] == names
     for file in paths:
         assert "/home/" not in file.read_text()
@@ -81,7 +78,7 @@ def test_a_release_that_was_not_asked_again_is_null() -> None:
     """A release without a verdict for the reduction is null."""
     partial = replace(result(), reduced_table={}, exits={})
     about = partial.to_json(["repro.json"])
-    jsonschema.validate(about, SCHEMA)
+    validate_json("repro", about)
     assert [entry["reduced"] for entry in about["versions"]] == [None, None]
     assert [entry["exit"] for entry in about["versions"]] == [None, None]
 
@@ -90,7 +87,7 @@ def test_a_release_that_was_not_reached_has_a_row() -> None:
     """An unreached release has a row without a verdict."""
     partial = replace(result(), releases=(*result().releases, "triton==3.5.0"))
     about = partial.to_json(["repro.json"])
-    jsonschema.validate(about, SCHEMA)
+    validate_json("repro", about)
     missing = {"toolchain": "triton==3.5.0", "original": None, "reduced": None, "exit": None}
     assert about["versions"][-1] == missing
     assert "| 3.5.0 | not reached | not reached |" in list(issue(partial))
