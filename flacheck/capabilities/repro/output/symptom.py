@@ -21,6 +21,8 @@ _DANGLING = re.compile(r"[\s,;(]+(?:at|in|from)\s+$")
 _SILENT_END = re.compile(
     r"(?P<how>exit status \d+|\w+) in stage \w+, (?:nothing on|the last lines)"
 )
+# A rule's words for a log that ends with the failing line.
+_SOURCE_LINE = re.compile(r"at the line `(?P<source>.+)`, whose message is not in the log")
 _ASSERTION = re.compile(r"Assertion [`'](?P<text>.+?)' failed")
 # Characters that remain at the ends of a piece after the cut.
 _EDGES = " \t,;:.`'\"()[]{}"
@@ -60,6 +62,9 @@ def words(record: Record) -> str:
     assertion = _ASSERTION.search(line)
     if assertion:
         return assertion["text"]
+    source_line = _SOURCE_LINE.match(line)
+    if source_line:
+        return source_line["source"]
     silent_end = _SILENT_END.match(line)
     if silent_end and not rest:
         return silent_end["how"]
