@@ -33,7 +33,7 @@ REPORTS = Path(__file__).with_name("recall.yaml")
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a report's user would ask instead for a newer release."""
+    """The question of a report's user for a newer release."""
 
     package: str | None = None
     triton: str | None = None
@@ -72,7 +72,7 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Whether an answer is the right one, None without an answer, and the facts behind it."""
+    """The judgement of a scan: right or not, None without a result, and the facts behind it."""
 
     is_right: bool | None
     why: str

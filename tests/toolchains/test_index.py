@@ -54,7 +54,7 @@ def use(monkeypatch: pytest.MonkeyPatch, *indexes: str, links: tuple[str, ...] =
     monkeypatch.setenv("PIP_FIND_LINKS", " ".join(links) or os.devnull)
 
 
-def listed(name: str = "triton", **more: object) -> list[str]:
+def versions_of(name: str = "triton", **more: object) -> list[str]:
     return [str(version) for version in index.available(name, **more)]  # type: ignore[arg-type]
 
 
@@ -74,23 +74,23 @@ def test_versions_come_from_the_json_of_the_index(server: Index) -> None:
         "triton-3.3.0.tar.gz",
         "README.txt",
     )
-    assert listed() == ["3.3.0", "3.4.0", "3.9.0"]
+    assert versions_of() == ["3.3.0", "3.4.0", "3.9.0"]
 
 
 def test_a_yanked_release_is_not_listed(server: Index) -> None:
     """A yanked file (PEP 592) counts for nothing."""
     server.lists("triton", wheel("3.9.0"), yanked="broken")
     with pytest.raises(wheels.NotFound):
-        listed()
+        versions_of()
 
 
 def test_a_wheel_of_another_python_is_listed_for_that_python(server: Index) -> None:
     """`python` selects the tags and the bound on Python."""
     machine = os.uname().machine
     server.lists("triton", wheel("3.6.0", f"cp313-cp313-manylinux_2_17_{machine}"))
-    assert listed(python="3.13") == ["3.6.0"]
+    assert versions_of(python="3.13") == ["3.6.0"]
     server.lists("triton", wheel("3.7.0"), **{"requires-python": ">=3.13"})
-    assert listed(python="3.14") == ["3.7.0"]
+    assert versions_of(python="3.14") == ["3.7.0"]
     with pytest.raises(wheels.NotFound, match="no such release for this Python"):
         index.available("triton", "3.12")
 
@@ -105,7 +105,7 @@ def test_a_folder_of_wheels_and_an_index_of_files_are_read(
     (project / "index.html").write_text(f"<a href='../{wheel('3.2.0')}'>x</a>")
     server.lists("triton", wheel("3.3.0"))
     use(monkeypatch, server.url, (tmp_path / "simple").as_uri(), links=(str(tmp_path),))
-    assert listed() == ["3.1.0", "3.2.0", "3.3.0"]
+    assert versions_of() == ["3.1.0", "3.2.0", "3.3.0"]
 
 
 @pytest.mark.parametrize(
@@ -124,12 +124,12 @@ def test_an_answer_of_some_indexes_is_incomplete_and_not_kept(
         server.pages["/simple/triton/"] = page
         use(monkeypatch, server.url.replace("//", "//u:secret@"), other.url)
         with pytest.raises(index.PartialAnswer, match=reason) as error:
-            listed()
+            versions_of()
         assert error.value.versions == [Version("3.8.0")]
         assert "secret" not in str(error.value)
         assert error.value.exit_code == 3
         server.lists("triton", wheel("3.9.0"))
-        assert listed() == ["3.8.0", "3.9.0"]
+        assert versions_of() == ["3.8.0", "3.9.0"]
 
 
 def test_a_refused_port_is_tried_once(
@@ -139,23 +139,23 @@ def test_a_refused_port_is_tried_once(
     with refused() as url:
         use(monkeypatch, url)
         with pytest.raises(wheels.Offline, match="Connection refused"):
-            listed()
+            versions_of()
     monkeypatch.setattr(wheels, "run", lambda *_: pytest.fail("an installer runs"))
     for name in ("torch", "nvidia-cuda-nvcc"):
         with pytest.raises(wheels.Offline, match="no package index answers"):
-            listed(name)
+            versions_of(name)
     assert not (tmp_path / "cache" / "index").exists()
 
 
 def test_an_index_without_the_project_is_an_answer(
     server: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing in any index is NotFound; an index that did not answer may have it."""
+    """A project in no index is NotFound, unless some index failed, as that one may have it."""
     with pytest.raises(wheels.NotFound):
-        listed()
+        versions_of()
     server.pages["/simple/triton/"] = Page(status=403)
     with pytest.raises(wheels.Offline, match="403 Client Error: Forbidden"):
-        listed()
+        versions_of()
 
 
 def test_a_release_that_some_index_lists_exists(
@@ -198,7 +198,7 @@ def test_an_earlier_answer_serves_beside_an_incomplete_one(
     server.lists("triton", wheel("3.8.0"))
     with refused() as url:
         use(monkeypatch, url, server.url)
-        assert listed() == ["3.8.0", "3.9.0"]
+        assert versions_of() == ["3.8.0", "3.9.0"]
 
 
 def test_a_package_is_only_missing_where_all_indexes_answer(
@@ -223,11 +223,11 @@ def test_a_package_is_only_missing_where_all_indexes_answer(
 def test_versions_are_listed_once_a_day_and_again_with_refresh(server: Index) -> None:
     """A complete listing is kept; within one command --refresh reads it once."""
     server.lists("triton", wheel("3.8.0"))
-    assert listed() == listed()
+    assert versions_of() == versions_of()
     server.lists("triton", wheel("3.8.0"), wheel("3.9.0"))
-    assert listed() == ["3.8.0"]
+    assert versions_of() == ["3.8.0"]
     with connections.of_indexes(refresh=True):
-        assert listed() == listed() == ["3.8.0", "3.9.0"]
+        assert versions_of() == versions_of() == ["3.8.0", "3.9.0"]
     assert {path for path, _ in server.requests} == {"/simple/triton/"}
 
 
@@ -235,9 +235,9 @@ def test_offline_reads_no_index(server: Index) -> None:
     """An old listing serves; without one, the error names --offline."""
     with connections.of_indexes(offline=True):
         with pytest.raises(wheels.Offline, match="--offline"):
-            listed()
+            versions_of()
         cache.write_json("index/triton.json", {PAGE: {"time": 0, "versions": ["3.9.0"]}})
-        assert listed() == ["3.9.0"]
+        assert versions_of() == ["3.9.0"]
     assert server.requests == []
 
 

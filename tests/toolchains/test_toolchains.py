@@ -1,4 +1,4 @@
-"""Toolchains: what users ask for, and what they are given."""
+"""Toolchains: specifications, and the toolchains that they resolve to."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def test_a_specifier_names_what_it_leaves_out(
     """A release without a wheel for this Python is a warning when a specifier admits it."""
     monkeypatch.setattr(index, "available", lambda *_, **__: [Version("3.2.0"), Version("3.3.0")])
     on_python(monkeypatch, 13)
-    found = toolchains.resolve([">=3.1,<3.3.1"])
-    assert [c.version for c in found.choices] == ["3.2.0", "3.3.0"]
-    assert found.warnings == (
+    resolution = toolchains.resolve([">=3.1,<3.3.1"])
+    assert [c.version for c in resolution.choices] == ["3.2.0", "3.3.0"]
+    assert resolution.warnings == (
         "triton 3.1.0 is left out: no wheel for CPython 3.13 (only 3.8 to 3.12)",
     )
 
@@ -73,7 +73,7 @@ def test_a_specifier_names_what_it_leaves_out(
 def test_an_exact_release_without_a_wheel_is_a_choice_with_a_reason(
     installer_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that a scan can record it as unknown; providing it says the same."""
+    """A scan records it as unknown, and providing it gives the same reason."""
     on_python(monkeypatch, 13)
     choice = toolchains.resolve(["3.1.0"]).choices[0]
     assert choice.reason == "no wheel for CPython 3.13 (only 3.8 to 3.12)"
@@ -82,7 +82,7 @@ def test_an_exact_release_without_a_wheel_is_a_choice_with_a_reason(
 
 
 @pytest.mark.parametrize(
-    "spec, said",
+    "spec, message",
     [
         ("3.45.0", "there is no triton 3.45.0; the nearest are 3.8.0, 3.9.0"),
         ("2.1.0", "3.0.0 and newer"),
@@ -94,25 +94,25 @@ def test_an_exact_release_without_a_wheel_is_a_choice_with_a_reason(
         ("/nowhere/at/all", "holds no triton"),
     ],
 )
-def test_what_does_not_exist_is_a_usage_error(installer_log: Path, spec: str, said: str) -> None:
+def test_what_does_not_exist_is_a_usage_error(installer_log: Path, spec: str, message: str) -> None:
     """The message names what there is."""
-    with pytest.raises(UsageError, match=said.replace(".", r"\.")):
+    with pytest.raises(UsageError, match=message.replace(".", r"\.")):
         toolchains.resolve([spec])
 
 
 def test_offline_known_releases_resolve_and_specifiers_go_by_the_shipped_table(
     installer_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No index is needed for an exact known version; a specifier says that none was asked."""
+    """An exact known version needs no index, and a specifier gives a warning that none was read."""
 
     def unreachable(*_: object, **__: object) -> list[Version]:
         raise wheels.Offline("the package index could not be reached")
 
     monkeypatch.setattr(index, "available", unreachable)
     assert identities("3.4.0") == ["triton==3.4.0"]
-    found = toolchains.resolve([">=3.3,<3.5"])
-    assert [c.version for c in found.choices] == ["3.3.0", "3.3.1", "3.4.0"]
-    assert "could not be reached" in found.warnings[0]
+    resolution = toolchains.resolve([">=3.3,<3.5"])
+    assert [c.version for c in resolution.choices] == ["3.3.0", "3.3.1", "3.4.0"]
+    assert "could not be reached" in resolution.warnings[0]
     with pytest.raises(ToolchainError):
         toolchains.resolve(["3.45.0"])
 
@@ -120,8 +120,8 @@ def test_offline_known_releases_resolve_and_specifiers_go_by_the_shipped_table(
 def test_a_toolchain_tells_its_worker_and_its_targets(installer_log: Path) -> None:
     """The guest gets the path and the identity; the refusals and the missing linker carry reasons."""
     toolchain = toolchains.provide(toolchains.resolve(["3.9.0"]).choices[0])
-    expected = {"path": [toolchain.path], "identity": "triton==3.9.0", "worker": "triton_worker"}
-    assert toolchain.worker_config() == expected
+    config = {"path": [toolchain.path], "identity": "triton==3.9.0", "worker": "triton_worker"}
+    assert toolchain.worker_config() == config
     assert toolchain.targets() == tuple(TARGETS)
     assert (toolchain.skip_reason("sm100"), toolchain.missing_tool("gfx942")) == (None, None)
 
@@ -149,7 +149,7 @@ def test_a_compiler_in_place_is_shown_without_its_neighbours(
 
 
 def test_an_unbuilt_source_tree_is_refused(installer_log: Path, tmp_path: Path) -> None:
-    """A checkout without its library says so."""
+    """The message for a checkout without its library gives the reason."""
     fake_installer.distribution(tmp_path / "python", "triton", "3.6.0")
     (tmp_path / "python" / "triton" / "_C" / "libtriton.so").unlink()
     with pytest.raises(UsageError, match="not built"):
@@ -159,7 +159,7 @@ def test_an_unbuilt_source_tree_is_refused(installer_log: Path, tmp_path: Path) 
 def test_no_installed_triton_is_incomplete_not_wrong(
     installer_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message says how to get one."""
+    """The message gives the command that installs one."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(ToolchainError, match="pip install triton"):
         toolchains.resolve(["installed"])
@@ -215,7 +215,7 @@ def test_offline_the_default_is_the_newest_release_of_the_cache(no_triton: Path)
 def test_a_real_release_installs_and_imports_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """3.1.0 with what it wants beside it, in an interpreter that sees nothing else."""
+    """3.1.0 works with its requirements beside it, in an interpreter without other packages."""
     if not 8 <= sys.version_info.minor <= 12:
         pytest.skip("3.1.0 has no wheel for this Python")
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path))
@@ -226,19 +226,19 @@ def test_a_real_release_installs_and_imports_alone(
 
 
 def test_a_release_that_was_changed_after_its_installation_is_refused(installer_log: Path) -> None:
-    """Its cells' keys would say that the release itself had compiled them."""
+    """The keys of its cells would name the unchanged release as their compiler."""
     toolchain = toolchains.provide(toolchains.resolve(["3.9.0"]).choices[0])
     folder = Path(toolchain.path)
-    changed = next(path for path in sorted(folder.rglob("*.py")) if "triton" in path.parts)
-    text = changed.read_text()
-    changed.write_text(text + "# one more line\n")
+    file = next(path for path in sorted(folder.rglob("*.py")) if "triton" in path.parts)
+    text = file.read_text()
+    file.write_text(text + "# one more line\n")
     assert "were changed after its installation; run `flacheck toolchain remove" in failure("3.9.0")
-    changed.write_text(text)
+    file.write_text(text)
     assert toolchains.provide(toolchains.resolve(["3.9.0"]).choices[0]).path == toolchain.path
 
 
 def test_an_identity_is_never_a_path(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store may hold one, and a folder of that name would be a compiler of somebody's own."""
+    """An identity in a foreign store could otherwise name a folder with a foreign compiler."""
     (here / "triton==3.2.0" / "triton").mkdir(parents=True)
     monkeypatch.setattr(index, "available", lambda *_, **__: [Version("3.2.0")])
     (choice,) = toolchains.resolve(["triton==3.2.0"]).choices

@@ -101,8 +101,8 @@ def operator(function: Any) -> Operator:
 
 
 def first_shape(function: Any, name: str) -> Any:
-    offered = operator(function)
-    return Shapes(Recipe({})).candidates(offered, CallPlan(), name)[0]
+    function_operator = operator(function)
+    return Shapes(Recipe({})).candidates(function_operator, CallPlan(), name)[0]
 
 
 def test_the_code_decides_between_usual_shapes_of_a_name() -> None:
@@ -113,7 +113,7 @@ def test_the_code_decides_between_usual_shapes_of_a_name() -> None:
     assert first_shape(asserting, "weight") == ("K", "D")
 
 
-def walked(x, w, rest):  # type: ignore[no-untyped-def]
+def walk(x, w, rest):  # type: ignore[no-untyped-def]
     rows, columns = w.stride()
     first, *others = rest.stride()
     return rows, columns, first, others
@@ -121,21 +121,21 @@ def walked(x, w, rest):  # type: ignore[no-untyped-def]
 
 def test_unpacked_strides_give_the_rank() -> None:
     """Each dimension has a stride; a star may take any number."""
-    assert dimensions(walked) == {"w": ("T", "D")}
+    assert dimensions(walk) == {"w": ("T", "D")}
 
 
-def copied(indices, x, rest, twice):  # type: ignore[no-untyped-def]
+def copy(indices, x, rest, twice):  # type: ignore[no-untyped-def]
     rows = indices.to(torch.int32).contiguous()
     x = x.contiguous()
     others = rest.view(-1)
     again = twice.clone()
     again = others
-    return walked(x, rows, again)
+    return walk(x, rows, again)
 
 
 def test_what_is_copied_under_another_name_is_followed() -> None:
     """Not what is given another shape, nor a name that is given two things."""
-    assert parameter_aliases(ast.parse(textwrap.dedent(inspect.getsource(copied))).body[0]) == {
+    assert parameter_aliases(ast.parse(textwrap.dedent(inspect.getsource(copy))).body[0]) == {
         "rows": "indices"
     }
-    assert dimensions(copied)["indices"] == ("T", "D")
+    assert dimensions(copy)["indices"] == ("T", "D")

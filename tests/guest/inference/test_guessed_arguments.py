@@ -28,7 +28,7 @@ from flacheck.guest.inference.plans import CallPlan, Recipe
 from flacheck.guest.inference.shapes import SIZES, Shapes
 
 
-def annotated(
+def with_annotation(
     x: torch.Tensor,
     weight: Optional[torch.Tensor] = None,  # noqa: UP045
     size: int = 3,
@@ -54,11 +54,11 @@ def operator(function: Any) -> Operator:
 
 
 @pytest.mark.parametrize(
-    ("function", "name", "known", "is_one"),
+    ("function", "name", "is_known", "is_one"),
     [
-        (annotated, "x", False, True),
-        (annotated, "weight", False, True),
-        (annotated, "size", True, False),
+        (with_annotation, "x", False, True),
+        (with_annotation, "weight", False, True),
+        (with_annotation, "size", True, False),
         (plain, "x", False, True),
         (plain, "mask", False, True),
         (plain, "eps", False, False),
@@ -69,9 +69,9 @@ def operator(function: Any) -> Operator:
         (plain, "n", False, True),
     ],
 )
-def test_what_is_a_tensor(function: Any, name: str, known: bool, is_one: bool) -> None:
-    """By annotation; else by documentation, and by what its name does not say."""
-    assert is_tensor(parameter(function, name), known) is is_one
+def test_what_is_a_tensor(function: Any, name: str, is_known: bool, is_one: bool) -> None:
+    """The annotation decides, then the documentation, then the name."""
+    assert is_tensor(parameter(function, name), is_known) is is_one
 
 
 @pytest.mark.parametrize(
@@ -86,19 +86,19 @@ def test_what_is_a_tensor(function: Any, name: str, known: bool, is_one: bool) -
     ],
 )
 def test_what_says_where_packed_sequences_begin(name: str, is_one: bool) -> None:
-    """As the field names it."""
+    """The argument is recognised by the field's name for it."""
     assert is_length(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)) is is_one
 
 
 def test_words_worth_trying_are_those_that_the_code_knows() -> None:
     """The words of `Literal[…]` and the other value of a flag are tried."""
-    assert choices(parameter(annotated, "kind")) == ["fast", "slow"]
+    assert choices(parameter(with_annotation, "kind")) == ["fast", "slow"]
     assert choices(parameter(plain, "use_it")) == [False]
     assert choices(parameter(plain, "x")) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("name", "value"),
     [
         ("eps", 1e-5),
         ("head_dim", SIZES["K"]),
@@ -107,22 +107,22 @@ def test_words_worth_trying_are_those_that_the_code_knows() -> None:
         ("use_it", True),
     ],
 )
-def test_a_plain_value_follows_its_name(name: str, expected: Any) -> None:
-    """Where nothing else says more."""
-    assert plain_value(parameter(plain, name), SIZES) == expected
+def test_a_plain_value_follows_its_name(name: str, value: Any) -> None:
+    """The name decides where nothing else determines the value."""
+    assert plain_value(parameter(plain, name), SIZES) == value
 
 
 def test_what_a_plan_says_comes_before_what_is_guessed() -> None:
     """Optional arguments stay out unless they are given; a recipe's value may call a function."""
-    of = operator(annotated)
+    of = operator(with_annotation)
     arguments = Arguments(Shapes(Recipe({})), Recipe({}), "bf16")
     values = {"x": {"call": "builtins:dict", "with": {"a": 1}}, "weight": {"dtype": "fp32"}}
-    built = arguments.build(of, CallPlan(values=values), of.takes)
-    assert built == {"x": {"a": 1}, "weight": torch.float32}
+    result = arguments.build(of, CallPlan(values=values), of.takes)
+    assert result == {"x": {"a": 1}, "weight": torch.float32}
     assert arguments.dtype is DTYPES["bf16"]
 
 
-def told(q: torch.Tensor, cu_seqlens: torch.Tensor, num_heads: int, scale: float) -> None:
+def with_sizes(q: torch.Tensor, cu_seqlens: torch.Tensor, num_heads: int, scale: float) -> None:
     """
     q: queries of shape `[B, T, H, K]`.
     """
@@ -132,10 +132,8 @@ def untold(q: torch.Tensor) -> None: ...
 
 
 def of_no_known_kind(q: torch.Tensor, table: torch.Tensor) -> None:
-    """
-    q: queries of shape `[B, T, H, K]`.
-    table: of shape `[B, T]`; integers, which its name does not say.
-    """
+    """q: queries of shape `[B, T, H, K]`. table: of shape `[B, T]`; integers, which its name does
+    not reveal."""
 
 
 def with_a_word(q: torch.Tensor, layout: str) -> None:
@@ -159,7 +157,7 @@ def with_a_dimension_of_all(q: torch.Tensor, max_seqlen: int, num_heads: int) ->
 @pytest.mark.parametrize(
     ("function", "is_guess"),
     [
-        (told, False),
+        (with_sizes, False),
         (untold, True),
         (of_no_known_kind, True),
         (with_a_word, True),
@@ -168,17 +166,16 @@ def with_a_dimension_of_all(q: torch.Tensor, max_seqlen: int, num_heads: int) ->
     ],
 )
 def test_what_nobody_tells_is_a_guess(function: Any, is_guess: bool) -> None:
-    """A tensor without a shape in words, or of a kind that its name does not say, a word, or a size
-    that is none of the tensors'.
-    """
-    made, recipe = operator(function), Recipe({})
+    """A tensor without a documented shape or a kind, a word, and a size that no tensor has are
+    guesses."""
+    instance, recipe = operator(function), Recipe({})
     arguments = Arguments(Shapes(recipe), recipe, "bf16")
-    given = [each for each in made.takes if each.name != "cu_seqlens"]
+    parameters = [each for each in instance.takes if each.name != "cu_seqlens"]
     made_up: list[bool] = []
-    for each in given:
+    for each in parameters:
         # There is no card here: a tensor is guessed before it is made.
         with contextlib.suppress(AssertionError, RuntimeError):
-            arguments.build(made, CallPlan(), [each])
+            arguments.build(instance, CallPlan(), [each])
         made_up.append(arguments.has_guesses)
     assert made_up[-1] is is_guess
 
@@ -197,7 +194,7 @@ class Schedule(enum.Enum):
     PERSISTENT = "persistent"
 
 
-def scheduled(x: torch.Tensor, rows: int, schedule: Schedule = Schedule.AUTO) -> None:
+def with_schedule(x: torch.Tensor, rows: int, schedule: Schedule = Schedule.AUTO) -> None:
     if rows == 0:
         return
     print(x, schedule)
@@ -205,12 +202,12 @@ def scheduled(x: torch.Tensor, rows: int, schedule: Schedule = Schedule.AUTO) ->
 
 def test_members_of_an_enumeration_are_worth_trying() -> None:
     """All but the default."""
-    offered = choices(parameter(scheduled, "schedule"))
-    assert offered == [Schedule.STATIC, Schedule.PERSISTENT]
+    schedules = choices(parameter(with_schedule, "schedule"))
+    assert schedules == [Schedule.STATIC, Schedule.PERSISTENT]
 
 
 @pytest.mark.parametrize(
-    ("name", "annotation", "default", "expected"),
+    ("name", "annotation", "default", "value"),
     [
         ("scale", "float", 1.0, [0.5]),
         ("grad_scale", "float | None", None, [0.5]),
@@ -221,9 +218,9 @@ def test_members_of_an_enumeration_are_worth_trying() -> None:
     ],
 )
 def test_numbers_that_are_off_are_given(
-    name: str, annotation: str, default: Any, expected: list[Any]
+    name: str, annotation: str, default: Any, value: list[Any]
 ) -> None:
     """A fraction of another worth, and a number where a tensor would do as well."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    asked = inspect.Parameter(name, kind, annotation=annotation, default=default)
-    assert other_numbers(asked) == expected
+    number = inspect.Parameter(name, kind, annotation=annotation, default=default)
+    assert other_numbers(number) == value

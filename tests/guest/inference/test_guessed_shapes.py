@@ -1,4 +1,4 @@
-"""Which sizes and shapes the package driver gives to arguments, by what names and texts say."""
+"""Sizes and shapes that the package driver gives to arguments, by names and texts."""
 
 # The driver imports torch, and the functions here are read and never called.
 # ruff: noqa: E402, RUF059
@@ -24,21 +24,21 @@ from flacheck.guest.inference.shapes import (
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("name", "value"),
     [("K", 128), ("head_dim", 128), ("vocab_size", 1024), ("hidden_size", 256), ("whatever", 64)],
 )
-def test_a_dimension_has_a_size_by_its_letter_or_word(name: str, expected: int) -> None:
-    """A name that says nothing has a middling size."""
-    assert size_of(name, SIZES) == expected
+def test_a_dimension_has_a_size_by_its_letter_or_word(name: str, value: int) -> None:
+    """An unfamiliar name has a middling size."""
+    assert size_of(name, SIZES) == value
 
 
 @pytest.mark.parametrize(
-    ("expression", "expected"),
+    ("expression", "value"),
     [("H*K", 512), ("N + 1", 3), ("T/BT", 8), ("T // 0", None), ("x is y", None), ("", None)],
 )
-def test_an_extent_is_a_sum_over_dimensions(expression: str, expected: int | None) -> None:
-    """A text that is no such expression, or has no value, is no extent."""
-    assert extent_of(expression, SIZES) == expected
+def test_an_extent_is_a_sum_over_dimensions(expression: str, value: int | None) -> None:
+    """A text that is not such an expression, or has no value, gives no extent."""
+    assert extent_of(expression, SIZES) == value
 
 
 def test_a_shape_needs_all_of_its_extents() -> None:
@@ -48,7 +48,7 @@ def test_a_shape_needs_all_of_its_extents() -> None:
 
 
 def test_a_docstring_says_shapes() -> None:
-    """In the forms in which packages write them; other lists are no shapes."""
+    """Shapes are read in the forms in which packages write them; other lists are left out."""
 
     def function(
         q: Any,
@@ -87,7 +87,7 @@ def operator(name: str, function: Any, kind: str = FUNCTION) -> Operator:
     return Operator(name, function, kind, True, frozenset({"m:k"}), (), function)
 
 
-def told(x: Any, y: Any) -> None:
+def with_docs(x: Any, y: Any) -> None:
     """x: of shape [M, W]."""
 
 
@@ -96,7 +96,7 @@ def silent(x: Any, dx: Any, unheard: Any) -> None: ...
 
 def test_candidates_come_by_their_worth() -> None:
     """The plan's shape comes first, then the documented one, the recipe's, and that of the name."""
-    one, other = operator("p.a:told", told), operator("p.b:silent", silent)
+    one, other = operator("p.a:told", with_docs), operator("p.b:silent", silent)
     shapes = Shapes(Recipe({"shapes": {"x": ["E"]}}))
     plan = CallPlan(shapes={"x": ["S", "S"]})
     assert shapes.candidates(one, plan, "x")[:4] == [
@@ -112,7 +112,7 @@ def test_candidates_come_by_their_worth() -> None:
 
 
 def test_a_layer_takes_hidden_states() -> None:
-    """Unless the name says that it takes tokens."""
+    """The input is a hidden state unless its name means tokens."""
     layer = operator("p.a:Layer", silent, LAYER)
     shapes = Shapes(Recipe({}))
     assert shapes.candidates(layer, CallPlan(), "q")[0] == ("B", "T", "D")
@@ -120,9 +120,8 @@ def test_a_layer_takes_hidden_states() -> None:
 
 
 def test_the_sequence_may_be_called_s_or_n() -> None:
-    """Where no dimension is called T: the first place of all is no sequence, and where one is, S
-    stays a number of blocks and N of sequences.
-    """
+    """Without a dimension T, S or N is the sequence, unless it is the first of all; beside T, S is
+    a number of blocks and N of sequences."""
 
     def by_s(q, gates, rows):
         """Attend.
@@ -147,8 +146,8 @@ def test_the_sequence_may_be_called_s_or_n() -> None:
         "rows": ("N", "D"),
     }
     by_code = Operator("m:by_n", by_n, FUNCTION, True, frozenset(), (), by_n)
-    timed = Operator("m:with_time", with_time, FUNCTION, True, frozenset(), (), with_time)
+    operator_made = Operator("m:with_time", with_time, FUNCTION, True, frozenset(), (), with_time)
     shapes = Shapes(Recipe({}))
     assert shapes.candidates(by_code, CallPlan(), "q")[0] == ("B", "H", "T", "K")
-    assert shapes.candidates(timed, CallPlan(), "block_indices")[0] == ("B", "T", "H", "S")
-    assert shapes.candidates(timed, CallPlan(), "h0")[0] == ("N", "H", "K", "V")
+    assert shapes.candidates(operator_made, CallPlan(), "block_indices")[0] == ("B", "T", "H", "S")
+    assert shapes.candidates(operator_made, CallPlan(), "h0")[0] == ("N", "H", "K", "V")

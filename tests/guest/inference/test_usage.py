@@ -31,7 +31,8 @@ def kernel(X, Out, Table, stride, n, BLOCK: tl.constexpr):
 
 
 def test_a_kernel_tells_pointers_indices_and_numbers() -> None:
-    """What begins an address is a pointer; entries that addresses are made of are indices."""
+    """An address begins with a pointer, and the entries that addresses are computed from are
+    indices."""
     node = ast.parse(textwrap.dedent(KERNEL)).body[0]
     assert isinstance(node, ast.FunctionDef)
     assert kernel_parameter_kinds(node) == {
@@ -62,7 +63,7 @@ def test_kernels_that_a_function_defines_are_known_before_it_is_called() -> None
     assert local_kernels(test_kernels_that_a_function_defines_are_known_before_it_is_called) == []
 
 
-HELPED = """
+HELPERS = """
 import triton
 import triton.language as tl
 
@@ -83,7 +84,7 @@ def test_a_kernel_does_what_the_kernels_do_that_it_calls(tmp_path: Path) -> None
     """A pointer may be handed on, moved by an offset."""
     pytest.importorskip("triton")
     file = tmp_path / "helped.py"
-    file.write_text(HELPED)
+    file.write_text(HELPERS)
     spec = importlib.util.spec_from_file_location("helped", file)
     assert spec is not None
     assert spec.loader is not None

@@ -74,14 +74,14 @@ def test_a_plan_is_the_same_under_another_label() -> None:
 
 
 def test_a_plan_gives_and_omits_arguments() -> None:
-    """An argument that is given is no longer None, one that is omitted has no value."""
+    """A given argument is no longer None, and an omitted one has no value."""
     plan = CallPlan(values={"a": None, "b": 1})
     assert plan.including("a", "b") == CallPlan(include=frozenset("ab"), values={"b": 1})
     assert plan.including("a", "b").omitting("b") == CallPlan(include=frozenset("a"))
 
 
 def test_a_recipe_says_more_by_longer_patterns() -> None:
-    """The more general ones first, so that the others can change what they say."""
+    """General patterns come first, so that longer ones override them."""
     recipe = Recipe(
         {
             "operators": {
@@ -118,18 +118,16 @@ def test_usual_variants_pack_sequences_and_ask_for_states(variations: Variations
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("message", "plan"),
     [
         ("weight must be given", CallPlan(include=frozenset({"weight"}))),
         ("output_final_state is off", CallPlan(values={"output_final_state": True})),
     ],
 )
-def test_an_error_suggests_its_repair(repairs: Repairs, said: str, expected: CallPlan) -> None:
+def test_an_error_suggests_its_repair(repairs: Repairs, message: str, plan: CallPlan) -> None:
     """The likeliest comes first."""
-    error = CaughtError("ValueError", said, (), "")
-    assert repairs.after_error(CallPlan(), "forward", error)[0] == replace(
-        expected, is_repaired=True
-    )
+    error = CaughtError("ValueError", message, (), "")
+    assert repairs.after_error(CallPlan(), "forward", error)[0] == replace(plan, is_repaired=True)
 
 
 def test_an_argument_that_is_refused_is_left_out(repairs: Repairs) -> None:
@@ -144,12 +142,12 @@ def test_an_inner_function_is_called_as_its_package_calls_it() -> None:
     inner = replace(OPERATOR, name="shop:inner", outer=False)
     module = ModuleType("shop")
     module.inner = inner.call  # type: ignore[attr-defined]
-    observed = ObservedCalls([module], [inner])
+    calls_seen = ObservedCalls([module], [inner])
     module.inner(torch.zeros(2, 3), mode="parallel")
-    observed.end_call(succeeded=True)
+    calls_seen.end_call(succeeded=True)
     module.inner(torch.zeros(4, 3))
-    observed.end_call(succeeded=False)
-    (plan,) = observed.plans(inner, CallPlan(values={"mode": "chunk"}))
+    calls_seen.end_call(succeeded=False)
+    (plan,) = calls_seen.plans(inner, CallPlan(values={"mode": "chunk"}))
     assert plan.values == {"x": {"shape": (2, 3), "of": "fp32"}, "mode": "chunk"}
     assert plan.from_package
     assert plan.label == "as the package calls it, 1"
@@ -167,10 +165,10 @@ def test_an_attempt_ends_with_a_value_or_an_error() -> None:
         raise SystemExit(3)
 
     assert attempt(lambda: 7, 1.0) == 7
-    exited, hung = attempt(exits, 1.0), attempt(hangs, 0.05)
-    assert isinstance(exited, CaughtError)
-    assert exited.brief() == "SystemExit: 3"
-    assert exited.lines[-1] == "raise SystemExit(3)"
+    exit_error, hung = attempt(exits, 1.0), attempt(hangs, 0.05)
+    assert isinstance(exit_error, CaughtError)
+    assert exit_error.brief() == "SystemExit: 3"
+    assert exit_error.lines[-1] == "raise SystemExit(3)"
     assert isinstance(hung, CaughtError)
     assert hung.kind == TooLong.__name__
 
@@ -189,15 +187,15 @@ def test_what_torch_has_called_is_not_cut_short(name: str) -> None:
     """An exception in the middle of it would end the process; the piece ends right behind it."""
     scope: dict[str, Any] = {"__name__": "torch.somewhere", "time": time}
     exec(DISPATCH.replace("called", name), scope)
-    done: list[str] = []
+    names_called: list[str] = []
 
     def hangs() -> None:
-        done.append(scope[name]())
+        names_called.append(scope[name]())
         while True:
             sum(range(1000))
 
     hung = attempt(hangs, 0.05)
-    assert done == ["whole"]
+    assert names_called == ["whole"]
     assert isinstance(hung, CaughtError)
     assert hung.kind == TooLong.__name__
 
@@ -236,8 +234,8 @@ def test_an_operator_with_heads_is_called_at_the_head_sizes_of_models() -> None:
     """Each call names the model; sizes that no model of the table has are those of the grid."""
     models = [{"name": "Tiny", "sizes": {"K": 64, "V": 64, "D": 512}}]
     plans = size_plans(attend, CallPlan(), RealSizes(models))
-    found = [(plan.sizes["K"], plan.sizes["V"], plan.sizes_from) for plan in plans]
-    assert found == [
+    sizes = [(plan.sizes["K"], plan.sizes["V"], plan.sizes_from) for plan in plans]
+    assert sizes == [
         (64, 64, "Tiny"),
         (256, 512, "the size grid"),
         (16, 16, "the size grid"),

@@ -571,7 +571,7 @@ def test_a_layer_knows_better_what_is_a_pointer(tmp_path: Path) -> None:
     assert all("dtype" in one.launch.args["g"] for one in launches_of_scale)
 
 
-REFUSED = """
+REFUSALS = """
 import torch, triton, triton.language as tl
 
 @triton.jit
@@ -589,7 +589,7 @@ def outer(x: torch.Tensor):
 
 def test_launches_that_the_front_end_refuses_are_marked(tmp_path: Path) -> None:
     """A tensor was inferred where an inner function takes a number."""
-    launches, _ = driven(package(tmp_path, ops=REFUSED))
+    launches, _ = driven(package(tmp_path, ops=REFUSALS))
     assert {one.kernel: one.made_up for one in launches.launches} == {"tiny.ops:scatter": True}
 
 

@@ -39,7 +39,7 @@ def operator(name: str, *kernels: str, outer: bool = True, kind: str = FUNCTION)
     )
 
 
-def raised(text: str, kind: str = "ValueError") -> CaughtError:
+def error_of(text: str, kind: str = "ValueError") -> CaughtError:
     return CaughtError(kind, text, (), "")
 
 
@@ -49,7 +49,7 @@ def fine(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
 
 
 def never(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-    return CallResult(0, frozenset(), "forward", raised("no"))
+    return CallResult(0, frozenset(), "forward", error_of("no"))
 
 
 def launching_nothing(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
@@ -57,7 +57,7 @@ def launching_nothing(operator: Operator, plan: CallPlan, dtype: str) -> CallRes
 
 
 class Caller:
-    """In place of calls of a package: it notes them, and each ends as a test says."""
+    """Stand in for calls of a package: note them, and end each as a test determines."""
 
     def __init__(self, ending: Ending, operators: Sequence[Operator], recipe: Recipe) -> None:
         self.recipe, self.shapes = recipe, Shapes(recipe)
@@ -74,12 +74,12 @@ class Caller:
 
     def call(self, operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
         self.calls.append((operator.name[2:], plan.label, dtype))
-        ended = self._ending(operator, plan, dtype)
-        self.recorded_kernels |= ended.new_kernels
-        return ended
+        result = self._ending(operator, plan, dtype)
+        self.recorded_kernels |= result.new_kernels
+        return result
 
 
-def searched(
+def search_through(
     *operators: Operator,
     ending: Ending = fine,
     recipe: dict[str, Any] | None = None,
@@ -98,19 +98,19 @@ def first_calls(caller: Caller) -> list[str]:
 
 
 def test_what_a_package_offers_is_called_before_what_lies_within() -> None:
-    """Layers in between; an inner operator only for kernels that nobody has launched."""
+    """Layers come in between, and an inner operator is called only for kernels without a launch."""
     operators = (
         operator("inner", "a", "b", outer=False),
         operator("layer", "a", kind=LAYER),
         operator("op", "a"),
     )
-    caller, _ = searched(*operators)
+    caller, _ = search_through(*operators)
     assert first_calls(caller) == ["op", "layer", "inner"]
 
 
 def test_an_inner_operator_whose_kernels_are_recorded_is_not_called() -> None:
     """Its caller makes better arguments."""
-    caller, search = searched(operator("inner", "a", outer=False), operator("op", "a"))
+    caller, search = search_through(operator("inner", "a", outer=False), operator("op", "a"))
     assert first_calls(caller) == ["op"]
     assert set(search.report) == {"m:op"}
 
@@ -118,7 +118,7 @@ def test_an_inner_operator_whose_kernels_are_recorded_is_not_called() -> None:
 def test_what_a_recipe_skips_is_reported_with_its_reason() -> None:
     """And never called."""
     recipe = {"operators": {"m:op": {"skip": "needs two cards"}}}
-    caller, search = searched(operator("op", "a"), recipe=recipe)
+    caller, search = search_through(operator("op", "a"), recipe=recipe)
     assert caller.calls == []
     assert search.report["m:op"]["skipped"] == "needs two cards"
     assert search.report["m:op"]["kernels"] == ["a"]
@@ -130,9 +130,9 @@ def test_an_error_is_repaired_as_it_suggests() -> None:
     def wants_weight(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
         if "weight" in plan.include:
             return fine(operator, plan, dtype)
-        return CallResult(0, frozenset(), "forward", raised("weight must be given"))
+        return CallResult(0, frozenset(), "forward", error_of("weight must be given"))
 
-    _, search = searched(operator("op", "a"), ending=wants_weight)
+    _, search = search_through(operator("op", "a"), ending=wants_weight)
     report = search.report["m:op"]
     assert report["worked"]
     assert report["calls"] >= 2
@@ -140,7 +140,7 @@ def test_an_error_is_repaired_as_it_suggests() -> None:
 
 def test_a_plan_that_nothing_repairs_is_given_up() -> None:
     """With the reasons, of which a few are kept."""
-    caller, search = searched(operator("op", "a"), ending=never)
+    caller, search = search_through(operator("op", "a"), ending=never)
     report = search.report["m:op"]
     assert report["worked"] == []
     assert report["failures"]["plain"] == "forward: ValueError: no"
@@ -152,30 +152,30 @@ def test_an_operator_that_hangs_is_called_once() -> None:
     """Whatever else might be tried of it."""
 
     def hangs(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-        return CallResult(0, frozenset(), "forward", raised("took more than 2 s", "TooLong"))
+        return CallResult(0, frozenset(), "forward", error_of("took more than 2 s", "TooLong"))
 
-    caller, _ = searched(operator("op", "a"), ending=hangs, dtypes=("bf16", "fp16"))
+    caller, _ = search_through(operator("op", "a"), ending=hangs, dtypes=("bf16", "fp16"))
     assert caller.calls == [("op", "plain", "bf16")]
 
 
 def test_the_first_call_of_a_kernel_is_repeated_in_the_other_dtypes() -> None:
     """Further calls of the kernel have one dtype."""
-    recorded: set[str] = set()
+    kernels: set[str] = set()
 
     def once(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-        new = operator.kernels - recorded
-        recorded.update(operator.kernels)
+        new = operator.kernels - kernels
+        kernels.update(operator.kernels)
         return CallResult(1, new, "backward", None)
 
     operators = tuple(operator(name, "b") for name in ("first", "second"))
-    caller, _ = searched(*operators, ending=once, dtypes=("bf16", "fp16"))
+    caller, _ = search_through(*operators, ending=once, dtypes=("bf16", "fp16"))
     assert [name for name, _, dtype in caller.calls if dtype == "fp16"] == ["first"]
 
 
 def test_a_variant_is_called_for_kernels_that_lack_its_sizes() -> None:
     """Another operator with the same kernels is called once."""
 
-    def headed(q: torch.Tensor) -> None:
+    def with_heads(q: torch.Tensor) -> None:
         """q: of shape `[B, T, H, K]`."""
 
     def launching(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
@@ -183,9 +183,11 @@ def test_a_variant_is_called_for_kernels_that_lack_its_sizes() -> None:
 
     operators = []
     for name in ("first", "second"):
-        of = parameters_of(headed)
-        operators.append(Operator(f"m:{name}", headed, FUNCTION, True, frozenset("k"), of, headed))
-    caller, _ = searched(*operators, ending=launching)
+        of = parameters_of(with_heads)
+        operators.append(
+            Operator(f"m:{name}", with_heads, FUNCTION, True, frozenset("k"), of, with_heads)
+        )
+    caller, _ = search_through(*operators, ending=launching)
     labels = [(name, plan) for name, plan, _ in caller.calls]
     assert ("first", "K=256, V=512, HV=8, T=4096") in labels
     assert [plan for name, plan in labels if name == "second"] == ["plain"]
@@ -195,33 +197,33 @@ def test_without_a_backward_a_call_has_worked() -> None:
     """It goes on as inference."""
 
     def no_backward(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-        error = raised("no backward", "NotImplementedError")
+        error = error_of("no backward", "NotImplementedError")
         return CallResult(1, operator.kernels, "backward", error)
 
-    _, search = searched(operator("op", "a"), ending=no_backward)
+    _, search = search_through(operator("op", "a"), ending=no_backward)
     assert search.report["m:op"]["failures"] == {}
     assert "plain" in search.report["m:op"]["worked"]
 
 
 def test_without_time_nothing_is_called() -> None:
     """The last seconds are for ending."""
-    caller, search = searched(operator("op", "a"), seconds=0.0)
+    caller, search = search_through(operator("op", "a"), seconds=0.0)
     assert caller.calls == []
     assert search.report == {}
 
 
 def test_what_no_time_was_left_for_is_named() -> None:
-    """Operators that were not called and have a kernel that nobody launched."""
-    _, search = searched(operator("op", "a"), operator("other", "b"), seconds=0)
+    """Operators that were not called and have a kernel without a launch are named."""
+    _, search = search_through(operator("op", "a"), operator("other", "b"), seconds=0)
     assert search.cut == ["m:op", "m:other"]
-    _, search = searched(operator("op", "a"), operator("same", "a", outer=False))
+    _, search = search_through(operator("op", "a"), operator("same", "a", outer=False))
     assert search.cut == []
 
 
 def test_the_budget_counts_work_and_not_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the machine takes, as many calls are made as the budget has room for."""
 
-    def called(slowness: float) -> list[tuple[str, str, str]]:
+    def names_called(slowness: float) -> list[tuple[str, str, str]]:
         caller = Caller(never, [operator("f", "k"), operator("g", "k")], Recipe({}))
         took = 0.0
 
@@ -237,12 +239,12 @@ def test_the_budget_counts_work_and_not_the_time(monkeypatch: pytest.MonkeyPatch
         search.run()
         return caller.calls
 
-    assert called(1e-6) == called(1e-3)
-    assert 0 < len(called(1e-6)) <= 40
+    assert names_called(1e-6) == names_called(1e-3)
+    assert 0 < len(names_called(1e-6)) <= 40
 
 
 def test_a_kernel_that_is_missing_comes_before_another_dtype() -> None:
-    """What the share of inner functions did not suffice for is called before that."""
+    """Kernels that the share of inner functions did not suffice for come before another dtype."""
     now = [0.0]
 
     def slow(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
@@ -253,22 +255,22 @@ def test_a_kernel_that_is_missing_comes_before_another_dtype() -> None:
     caller = Caller(slow, inner, Recipe({}))
     clock = lambda: now[0]  # noqa: E731
     OperatorSearch(inner, caller, ("bf16", "fp16"), 100.0, clock=clock).run()  # type: ignore[arg-type]
-    told = [(name, dtype) for name, _, dtype in caller.calls]
-    assert told[:2] == [("one", "bf16"), ("two", "bf16")]
-    assert ("one", "fp16") in told
+    calls = [(name, dtype) for name, _, dtype in caller.calls]
+    assert calls[:2] == [("one", "bf16"), ("two", "bf16")]
+    assert ("one", "fp16") in calls
 
 
 def test_a_kernel_that_takes_another_dtype_only_is_called_in_that() -> None:
     """Although the call fails after the launch, and no repair helps."""
 
     def halves(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-        failed = raised("no backward here")
+        failure = error_of("no backward here")
         if dtype == "fp16":
-            return CallResult(1, operator.kernels, "forward", failed)
-        refused = CaughtError("KernelRefused", "Got fp16 and bf16", (), "")
-        return CallResult(1, frozenset(), "forward", failed, refused)
+            return CallResult(1, operator.kernels, "forward", failure)
+        refusal = CaughtError("KernelRefused", "Got fp16 and bf16", (), "")
+        return CallResult(1, frozenset(), "forward", failure, refusal)
 
-    caller, _ = searched(operator("op", "a"), ending=halves, dtypes=("bf16", "fp16"))
+    caller, _ = search_through(operator("op", "a"), ending=halves, dtypes=("bf16", "fp16"))
     assert caller.recorded_kernels == {"a"}
     assert caller.calls[-1] == ("op", "plain", "fp16")
 

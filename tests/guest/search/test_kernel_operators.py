@@ -25,7 +25,7 @@ class Parameter:
 
 
 class Kernel:
-    """As Triton's: constants have names in capitals here."""
+    """A kernel as Triton's: constants have names in capitals here."""
 
     def __init__(self, fn: Any) -> None:
         self.fn, self.src = fn, ""
@@ -42,7 +42,7 @@ class Kernel:
 
 
 class Tuner:
-    """As an autotuner with one configuration, or as heuristics."""
+    """Stand for an autotuner with one configuration, or for heuristics."""
 
     def __init__(self, fn: Any, configs: list[Any], values: dict[str, Any]) -> None:
         self.fn, self.configs, self.values, self.arg_names = fn, configs, values, fn.arg_names
@@ -90,15 +90,15 @@ scale_name = f"{__name__}:_scale"
 
 def operator(monkeypatch: pytest.MonkeyPatch) -> Operator:
     monkeypatch.setattr(sys.modules[__name__], "_scale", scale)
-    (found,) = kernel_operators([scale_name, f"{__name__}:no_such", "no_module:kernel"])
-    return found
+    (kernel_operator,) = kernel_operators([scale_name, f"{__name__}:no_such", "no_module:kernel"])
+    return kernel_operator
 
 
 def test_arguments_are_annotated_by_their_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What tuners and heuristics pass is no argument; a number that is tested, too, is no flag."""
-    found = operator(monkeypatch)
-    assert (found.kind, found.kernels) == (KERNEL, frozenset({scale_name}))
-    annotations = {each.name: each.annotation for each in found.parameters}
+    """Values of tuners and heuristics are left out; a number that is also tested is not a flag."""
+    kernel_operator = operator(monkeypatch)
+    assert (kernel_operator.kind, kernel_operator.kernels) == (KERNEL, frozenset({scale_name}))
+    annotations = {each.name: each.annotation for each in kernel_operator.parameters}
     assert annotations == {
         "x": "Tensor",
         "y": "Tensor",
@@ -116,12 +116,12 @@ def test_arguments_are_annotated_by_their_use(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_launch_passes_as_much_as_it_can_by_position(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tuners read only arguments that are passed by position."""
-    found = operator(monkeypatch)
+    kernel_operator = operator(monkeypatch)
     monkeypatch.setattr(sys.modules[__name__], "tl", type("tl", (), {"float32": "fp32"}))
     monkeypatch.setitem(sys.modules, "triton.language", tl)
     monkeypatch.setitem(sys.modules, "triton", type("triton", (), {"language": tl}))
     strides = {"stride_xa": 64, "stride_xb": 1}
-    found.call(x="X", y="Y", n=3, **strides, eps=0.5, KIND=torch.float32, N=16)
+    kernel_operator.call(x="X", y="Y", n=3, **strides, eps=0.5, KIND=torch.float32, N=16)
     positional, keywords = inner.launched.pop()
     assert positional == ("X", "Y", 3, 64, 1, 0.5)
     assert keywords == {"KIND": "fp32", "N": 16}

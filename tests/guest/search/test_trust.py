@@ -1,4 +1,4 @@
-"""Which launches of a driven package stay, by the calls in which they were made."""
+"""The launches of a driven package that stay, by the calls that made them."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class Drive:
         kernel: str,
         source: str = "s",
         path: tuple[str, ...] = (),
-        guessed: bool = False,
+        is_guess: bool = False,
         guessed_constants: bool = False,
         **args: Any,
     ) -> None:
         line = {"kernel": kernel, "source": source, "launch": {"args": args}}
         self._journal.launch(line, f"text of {source}", {}, dict, path)
         self.witness.add_kernel(kernel)
-        self.witness.end_call(CallTrust(rank, guessed, guessed_constants, "the grid"))
+        self.witness.end_call(CallTrust(rank, is_guess, guessed_constants, "the grid"))
 
-    def sifted(self) -> list[dict[str, Any]]:
+    def sift(self) -> list[dict[str, Any]]:
         self._journal.flush()
         self.witness.remove_untrusted(str(self._file))
         return [json.loads(line) for line in self._file.read_text().splitlines()]
@@ -49,17 +49,17 @@ def drive(tmp_path: Path) -> Drive:
 
 def test_the_header_is_there_without_launches(drive: Drive) -> None:
     """A file of launches begins with its schema."""
-    assert [line["schema"] for line in drive.sifted()] == ["flacheck.launches/1"]
+    assert [line["schema"] for line in drive.sift()] == ["flacheck.launches/1"]
 
 
 def test_a_launch_is_made_up_without_a_whole_call_of_host_code(drive: Drive) -> None:
-    """A kernel alone, a failed call, and constants that nobody gave; tensors may be inferred."""
+    """A kernel alone, a failed call and invented constants make it so; inferred tensors do not."""
     drive.launch(Rank.DOCUMENTED, "m:seen", n={"int": 1})
-    drive.launch(Rank.INNER, "m:inner", guessed=True, n={"int": 3})
+    drive.launch(Rank.INNER, "m:inner", is_guess=True, n={"int": 3})
     drive.launch(Rank.FAILED, "m:failed", n={"int": 4})
     drive.launch(Rank.ALONE, "m:alone", n={"int": 5})
-    drive.launch(Rank.OUTER, "m:constant", guessed=True, guessed_constants=True, n={"int": 6})
-    _, *launches = drive.sifted()
+    drive.launch(Rank.OUTER, "m:constant", is_guess=True, guessed_constants=True, n={"int": 6})
+    _, *launches = drive.sift()
     assert [(line["kernel"], line["call"], line["made_up"]) for line in launches] == [
         ("m:seen", "documented call", False),
         ("m:inner", "inner function", False),
@@ -76,7 +76,7 @@ def test_lines_that_stay_are_written_as_they_were(drive: Drive, tmp_path: Path) 
     drive.launch(Rank.DOCUMENTED, "m:k", n={"int": 2}, path=("m:ä",))
     drive.launch(Rank.DOCUMENTED, "m:k", n={"int": 3}, source="t")
     before = (tmp_path / "l.jsonl").read_text().splitlines()
-    _, path, second, third = drive.sifted()
+    _, path, second, third = drive.sift()
     after = (tmp_path / "l.jsonl").read_text().splitlines()
     assert (path["through"], second["text"], third["text"]) == (
         ["m:ä"],
@@ -91,10 +91,10 @@ def test_lines_that_stay_are_written_as_they_were(drive: Drive, tmp_path: Path) 
 
 def test_a_layer_that_was_built_with_a_guess_is_made_up(drive: Drive) -> None:
     """Its launches come before others all the same; one call without a guess is enough."""
-    drive.launch(Rank.LAYER, "m:k", n={"int": 1}, guessed=True, guessed_constants=True)
-    drive.launch(Rank.LAYER, "m:k", n={"int": 2}, guessed=True, guessed_constants=True)
+    drive.launch(Rank.LAYER, "m:k", n={"int": 1}, is_guess=True, guessed_constants=True)
+    drive.launch(Rank.LAYER, "m:k", n={"int": 2}, is_guess=True, guessed_constants=True)
     drive.launch(Rank.LAYER, "m:k", n={"int": 2})
-    _, *launches = (line for line in drive.sifted() if "kernel" in line or "schema" in line)
+    _, *launches = (line for line in drive.sift() if "kernel" in line or "schema" in line)
     assert [line["made_up"] for line in launches] == [True, False]
 
 
@@ -110,9 +110,9 @@ def test_a_function_that_its_package_calls_gets_the_dtypes_that_its_package_hand
     drive.launch(Rank.SHARED, "m:back", k=fp16, sums=fp32, gate=fp16)
     drive.launch(Rank.SHARED, "m:back", k=fp32, sums=fp32)
     drive.launch(Rank.SHARED, "m:alone", k=bf16, sums=bf16)
-    _, *launches = drive.sifted()
-    held = [(line["kernel"], line["launch"]["args"], line["made_up"]) for line in launches]
-    assert held == [
+    _, *launches = drive.sift()
+    launches_left = [(line["kernel"], line["launch"]["args"], line["made_up"]) for line in launches]
+    assert launches_left == [
         ("m:back", {"k": bf16, "sums": fp32}, False),
         ("m:back", {"k": fp16, "sums": fp32}, False),
         ("m:back", {"k": fp16, "sums": fp32, "gate": fp16}, False),
@@ -125,7 +125,7 @@ def test_the_best_call_of_a_launch_counts(drive: Drive) -> None:
     """Also when it came after the launch was written down, with its counts."""
     drive.launch(Rank.FAILED, "m:k", n={"int": 1})
     drive.launch(Rank.DOCUMENTED, "m:k", n={"int": 1})
-    _, launch, count = drive.sifted()
+    _, launch, count = drive.sift()
     assert launch["made_up"] is False
     assert count == {"of": launch["id"], "count": 1}
 
@@ -136,7 +136,7 @@ def test_layers_know_what_is_a_pointer(drive: Drive) -> None:
     drive.launch(Rank.LAYER, "m:k", x=pointer)
     drive.launch(Rank.OUTER, "m:k", x=number)
     drive.launch(Rank.OUTER, "m:other", x=number)
-    _, *launches = drive.sifted()
+    _, *launches = drive.sift()
     assert [line["launch"]["args"]["x"] for line in launches] == [pointer, number]
 
 
@@ -145,17 +145,17 @@ def test_a_text_moves_to_the_first_line_that_stays(drive: Drive) -> None:
     drive.launch(Rank.INNER, "m:k", source="a", n={"int": 1})
     drive.launch(Rank.OUTER, "m:k", source="a", n={"int": 2})
     drive.launch(Rank.OUTER, "m:k", source="a", n={"int": 3})
-    _, first, second = drive.sifted()
+    _, first, second = drive.sift()
     assert first["text"] == "text of a"
     assert "text" not in second
 
 
 def test_the_call_paths_of_what_stays_stay(drive: Drive) -> None:
-    """Those of other launches alone go with them."""
+    """The call paths of dropped launches go with them."""
     drive.launch(Rank.OUTER, "m:k", path=("m.outer",), n={"int": 1})
     drive.launch(Rank.INNER, "m:k", path=("m.inner",), n={"int": 2})
     drive.launch(Rank.INNER, "m:k", path=("m.other",), n={"int": 1})
-    lines = drive.sifted()
+    lines = drive.sift()
     paths = {line["path"]: line["through"] for line in lines if "path" in line}
     assert list(paths.values()) == [["m.outer"], ["m.other"]]
     assert [paths[each] for line in lines for each in line.get("paths", ())] == [
@@ -167,24 +167,24 @@ def test_the_call_paths_of_what_stays_stay(drive: Drive) -> None:
 def test_launches_that_their_kernel_does_not_take_give_way(drive: Drive) -> None:
     """To made-up ones that it takes; what was seen stays, and what is all that there is."""
     drive.launch(Rank.INNER, "m:mended", n={"int": 1})
-    refused = {drive.witness.latest}
+    refusals = {drive.witness.latest}
     drive.launch(Rank.INNER, "m:mended", n={"int": 2})
     drive.launch(Rank.DOCUMENTED, "m:seen", n={"int": 3})
-    refused.add(drive.witness.latest)
+    refusals.add(drive.witness.latest)
     drive.launch(Rank.INNER, "m:alone", n={"int": 4})
-    refused.add(drive.witness.latest)
-    drive.witness.is_refused = refused.__contains__
-    drive.witness.is_accepted = lambda identity: identity not in refused
-    _, *launches = drive.sifted()
+    refusals.add(drive.witness.latest)
+    drive.witness.is_refused = refusals.__contains__
+    drive.witness.is_accepted = lambda identity: identity not in refusals
+    _, *launches = drive.sift()
     assert [line["launch"]["args"]["n"]["int"] for line in launches] == [2, 3, 4]
 
 
 def test_a_launch_that_was_not_checked_does_not_displace_a_refused_one(drive: Drive) -> None:
     """The release may refuse the kernel whatever is passed, so the first launch stays first."""
     drive.launch(Rank.OUTER, "m:refused", n={"int": 1})
-    refused = {drive.witness.latest}
+    refusals = {drive.witness.latest}
     drive.launch(Rank.OUTER, "m:refused", n={"int": 2})
-    drive.witness.is_refused = refused.__contains__
+    drive.witness.is_refused = refusals.__contains__
     drive.witness.is_accepted = lambda identity: False
-    _, *launches = drive.sifted()
+    _, *launches = drive.sift()
     assert [line["launch"]["args"]["n"]["int"] for line in launches] == [1, 2]

@@ -21,7 +21,7 @@ from flacheck.subjects.inputs.expand import Selection
 from flacheck.subjects.inputs.subject import Subject
 
 
-def _compiled(parameters: int, signature: Any, constants: Any, **metadata: Any) -> Any:
+def _binary(parameters: int, signature: Any, constants: Any, **metadata: Any) -> Any:
     fields = {"name": "kernel", "num_warps": 4, "shared": 0, **metadata}
     declarations = ",".join(f".param .u64 kernel_param_{n}" for n in range(parameters))
     asm = {"cubin": b"binary", "ptx": f".visible .entry kernel(\n{declarations}\n)\n"}
@@ -43,15 +43,15 @@ ARGUMENTS = {"x": None, "n": -5, "scale": float("inf"), "BLOCK": 64}
 )
 def test_every_form_of_a_signature_gives_the_parameters(signature: Any, constants: Any) -> None:
     """Up to 3.1 a signature has indices, up to 3.2 its constants are apart, later they are marked."""
-    described = describe_binary(_compiled(3, signature, constants), ARGUMENTS, 32)
-    assert described["parameters"] == [
+    description = describe_binary(_binary(3, signature, constants), ARGUMENTS, 32)
+    assert description["parameters"] == [
         {"type": "pointer", "tensor": "x"},
         {"type": "i32", "value": "-5"},
         {"type": "fp32", "value": "inf"},
     ]
-    assert described["scratch"] == []
-    assert described["threads"] == 128
-    assert described["unlaunchable"] is None
+    assert description["scratch"] == []
+    assert description["threads"] == 128
+    assert description["unlaunchable"] is None
 
 
 def test_the_assembly_shows_how_many_scratch_pointers_follow() -> None:
@@ -60,8 +60,8 @@ def test_the_assembly_shows_how_many_scratch_pointers_follow() -> None:
     sizes = {"global_scratch_size": 256, "global_scratch_align": 128}
     scratch = []
     for count in (1, 2, 3, 4):
-        described = describe_binary(_compiled(count, signature, {}, **sizes), ARGUMENTS, 32)
-        scratch.append((described["scratch"], described["unlaunchable"] is None))
+        description = describe_binary(_binary(count, signature, {}, **sizes), ARGUMENTS, 32)
+        scratch.append((description["scratch"], description["unlaunchable"] is None))
     assert scratch == [
         ([], True),
         ([[256, 128]], True),
@@ -74,10 +74,10 @@ def test_clusters_and_tuples_are_described() -> None:
     """From 3.6.0 on a cluster is a number of blocks; a tuple's tensors have their index."""
     signature = {"x": ("*bf16", "i64"), "BLOCK": "constexpr"}
     arguments = {**ARGUMENTS, "x": (None, 7)}
-    described = describe_binary(_compiled(2, signature, {}, num_ctas=2), arguments, 32)
-    assert described["parameters"][0] == {"type": "pointer", "tensor": "x[0]"}
-    assert described["cluster"] == [2, 1, 1]
-    older = _compiled(2, signature, {}, cluster_dims=(1, 2, 1))
+    description = describe_binary(_binary(2, signature, {}, num_ctas=2), arguments, 32)
+    assert description["parameters"][0] == {"type": "pointer", "tensor": "x[0]"}
+    assert description["cluster"] == [2, 1, 1]
+    older = _binary(2, signature, {}, cluster_dims=(1, 2, 1))
     assert describe_binary(older, arguments, 32)["cluster"] == [1, 2, 1]
 
 

@@ -47,8 +47,7 @@ def test_a_minor_version_stands_for_its_newest_patch_release(
 
 
 def test_what_there_is_not_is_said_with_what_there_is() -> None:
-    """Of 13.x there is the whole compiler; nvcc of 12.x is in no index, and the message lists the
-    rest."""
+    """The message lists the releases: the whole compiler for 13.x, and no nvcc for 12.x."""
     with pytest.raises(UsageError, match=r"no release of nvrtc .*12\.9.*nvcc==13\.0"):
         toolchains.resolve(["nvrtc==13.0"])
     with pytest.raises(UsageError, match=r"no release of nvcc .*nvrtc==12\.4"):

@@ -123,7 +123,7 @@ def test_a_file_that_was_recorded_without_paths_says_so(tmp_path: Path) -> None:
 
 
 def test_declared_launches_have_no_call_path() -> None:
-    """The launches of a matrix have no call paths."""
+    """A selection by path of a matrix is empty."""
     with pytest.raises(EmptySelection, match="matrix quick: its launches are declared"):
         plan(Subject("quick"), Selection(ops=("retention",), toolchains=("3.2.0",)))
 

@@ -56,7 +56,7 @@ def test_a_configuration_without_warps_is_usual_only_where_others_are_none(
 
 
 def test_a_choice_that_was_made_by_name_has_none() -> None:
-    """A selection of all or of the first has no alternatives."""
+    """A selection of all or of the first leaves no alternatives."""
     for which in ("own", "first"):
         assert all(len(each) == 1 for each in settings({"configs": (which,)}))
     assert len(settings({"configs": ("own",)})) == len(CONFIGS)
