@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -231,7 +231,8 @@ def open_bytes(path: Path, most_bytes: int = MOST_BYTES, links: bool = False) ->
     if not links:
         _check_link(path)
     handle = os.open(path, os.O_RDONLY | _FLAGS)
-    try:
+    with ExitStack() as stack:
+        stack.callback(os.close, handle)
         status = os.fstat(handle)
         if stat.S_ISFIFO(status.st_mode) and str(path).startswith(_INHERITED):
             os.set_blocking(handle, True)
@@ -239,10 +240,8 @@ def open_bytes(path: Path, most_bytes: int = MOST_BYTES, links: bool = False) ->
             raise UnusableFile(path, _NOT_REGULAR)
         elif status.st_size > most_bytes:
             raise _too_large(path, most_bytes)
-        return os.fdopen(handle, "rb")
-    except BaseException:
-        os.close(handle)
-        raise
+        stack.pop_all()
+    return os.fdopen(handle, "rb")
 
 
 def content_hash(path: Path) -> "hashlib._Hash":

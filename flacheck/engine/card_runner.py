@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -52,15 +53,14 @@ class CardRunner:
         self._pool = LocalPool(1, lambda task: seconds)
 
     def __enter__(self) -> CardRunner:
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._pool.close)
             attempt = self._submit({"op": "device"})
             if attempt.outcome is not Outcome.FINISHED:
                 lines = attempt.log.strip().splitlines() or ["the driver does not answer"]
                 raise NoCard(lines[-1])
             self.card: Mapping[str, Any] = attempt.facts
-        except BaseException:
-            self._pool.close()
-            raise
+            stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -80,11 +80,10 @@ class DaskExecutor:
     def __init__(self, address: str, jobs: int, timeout: Callable[[Task], float]) -> None:
         self._timeout = timeout
         self._cluster, self._client = _connect(address, jobs)
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.close)
             self.width = _count_threads(self._client)
-        except BaseException:
-            self.close()
-            raise
+            stack.pop_all()
         self._waiting: dict[WorkerKind, deque[Task]] = {}
         self._fresh: deque[Task] = deque()
         self._numbers = 0

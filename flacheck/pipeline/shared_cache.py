@@ -7,6 +7,7 @@ cell that it answers; a bad one is compiled here instead.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -116,16 +117,22 @@ class SharedCache:
                 entries[self._path(record.key)] = pack(record)
         if not entries or not self._is_working:
             return
-        try:
+        with self._stop_at_error("could not be written", "results are stored here alone"):
             if "file" in self._files.protocol:
                 for path in entries:
                     Path(path).parent.mkdir(parents=True, exist_ok=True)
             # A local file appears under its name once it is complete.
             with self._files.transaction:
                 self._files.pipe(entries)
+
+    @contextlib.contextmanager
+    def _stop_at_error(self, problem: str, consequence: str) -> Iterator[None]:
+        """Do without the storage after an error of it."""
+        try:
+            yield
         # Each kind of storage raises errors of its own.
         except Exception as error:
-            self._stop("could not be written", error, "results are stored here alone")
+            self._stop(problem, error, consequence)
 
     def _path(self, key: str) -> str:
         return f"{self._root}/v1/{key[:2]}/{key}.json"
@@ -133,12 +140,9 @@ class SharedCache:
     def _contents(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, bytes]]:
         """Yield the content of each cell's entry, for those that exist."""
         paths = {self._path(cell.key): cell for cell in cells}
-        try:
+        contents: dict[str, Any] = {}
+        with self._stop_at_error("could not be read", "compiling here"):
             contents = self._files.cat(list(paths), on_error="return", start=0, end=_MOST_BYTES + 1)
-        # Each kind of storage raises errors of its own.
-        except Exception as error:
-            self._stop("could not be read", error, "compiling here")
-            return
         for path, content in contents.items():
             if isinstance(content, bytes):
                 yield paths[path], content

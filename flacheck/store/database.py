@@ -5,7 +5,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from flacheck.errors import StoreError, UsageError
@@ -90,11 +90,10 @@ def explain_errors(path: Path) -> Iterator[None]:
 def connect(path: Path, create: bool) -> sqlite3.Connection:
     """Return the open, checked file of the store; `create` makes a missing one."""
     connection = _open(path, create)
-    try:
+    with ExitStack() as stack:
+        stack.callback(connection.close)
         _prepare(connection, path, create)
-    except BaseException:
-        connection.close()
-        raise
+        stack.pop_all()
     return connection
 
 

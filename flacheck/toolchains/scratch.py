@@ -37,18 +37,15 @@ def make_folder() -> Scratch:
     while True:
         outer = Path(tempfile.mkdtemp(prefix=_PREFIX))
         handle = os.open(outer / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            (outer / _FILES).mkdir()
+        with contextlib.ExitStack() as stack:
+            stack.callback(os.close, handle)
             # Another process may have removed the folder as stale before it was locked.
-            if os.path.samestat((outer / _LOCK).stat(), os.fstat(handle)):
-                return Scratch(str(outer / _FILES), handle)
-        except (BlockingIOError, FileNotFoundError):
-            pass
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
+            with contextlib.suppress(BlockingIOError, FileNotFoundError):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                (outer / _FILES).mkdir()
+                if os.path.samestat((outer / _LOCK).stat(), os.fstat(handle)):
+                    stack.pop_all()
+                    return Scratch(str(outer / _FILES), handle)
 
 
 @contextlib.contextmanager

@@ -292,9 +292,9 @@ def run(
                 lines.append(line)
                 _log_download(line)
             return process.wait(), "".join(lines)
-        except BaseException:
+        finally:
+            # It has ended, unless an error or an interrupt came first.
             process.kill()
-            raise
 
 
 def _log_download(line: str) -> None:

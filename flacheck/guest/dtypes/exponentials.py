@@ -84,7 +84,8 @@ class _on_the_side:
             context.__exit__(*exc_info)
 
 
-def _call_with(step: _Step, replacement: torch.Tensor) -> Any:
+def _call_with(step: _Step, replacement: torch.Tensor) -> torch.Tensor | None:
+    """Return the tensor that an operation gives for another operand, None if it gives none."""
     function, args, kwargs, operand = step
 
     def replace(value: Any) -> Any:
@@ -92,22 +93,21 @@ def _call_with(step: _Step, replacement: torch.Tensor) -> Any:
             return replacement
         return value
 
-    return function(*tree_map(replace, list(args)), **tree_map(replace, dict(kwargs)))
+    try:
+        result = function(*tree_map(replace, list(args)), **tree_map(replace, dict(kwargs)))
+    # An operation raises anything for a shape or dtype that it does not accept, also as a CPU may
+    # lack it in float16.
+    except Exception:
+        return None
+    return result if _is_tensor(result) else None
 
 
 def _probe_exponential(step: _Step) -> bool:
     form = [1] * max(step[3].dim() - 1, 0) + [4]
     replacement = torch.tensor([0.0, 1.0, 2.0, 3.0]).view(form)
-    try:
-        result = _call_with(step, replacement)
-    except Exception:
-        # An exponential accepts this shape and dtype.
-        return False
-    if (
-        not _is_tensor(result)
-        or result.shape != replacement.shape
-        or not result.is_floating_point()
-    ):
+    result = _call_with(step, replacement)
+    # An exponential accepts this shape and dtype.
+    if result is None or result.shape != replacement.shape or not result.is_floating_point():
         return False
     zero, one, two, three = result.float().flatten().tolist()
     is_product = abs(one * two - three) <= 1e-4 * abs(three)
@@ -121,12 +121,11 @@ def _find_overflow(last: _Step) -> dict[str, Any] | None:
     if terms < _FEWEST or start.numel() > _LARGEST:
         return None
     for number in _PLAIN:
-        try:
-            value: Any = torch.full(tuple(start.shape), number, dtype=torch.float16)
-            for step in reversed(way):
+        value: torch.Tensor | None = torch.full(tuple(start.shape), number, dtype=torch.float16)
+        for step in reversed(way):
+            if value is not None:
                 value = _call_with(step, value)
-        except Exception:
-            # A CPU may lack the operation in float16, which is not evidence.
+        if value is None:
             return None
         if torch.isinf(value).any():
             return {
@@ -155,14 +154,13 @@ def _terms(step: _Step) -> int:
     ones = torch.ones(tuple(operand.shape))
     single = torch.zeros(tuple(operand.shape))
     single.view(-1)[0] = 1.0
-    try:
-        of_ones, of_twos, of_one = (_call_with(step, each) for each in (ones, 2 * ones, single))
-        if not torch.equal(of_ones * 2, of_twos):
-            return 0
-        largest, least = of_ones.abs().max().item(), of_one.abs().max().item()
-    except Exception:
-        # A sum accepts this shape and dtype and returns a tensor.
+    of_ones, of_twos, of_one = (_call_with(step, each) for each in (ones, 2 * ones, single))
+    # A sum accepts this shape and dtype and returns a tensor.
+    if of_ones is None or of_twos is None or of_one is None:
         return 0
+    if not of_ones.is_floating_point() or not torch.equal(of_ones * 2, of_twos):
+        return 0
+    largest, least = of_ones.abs().max().item(), of_one.abs().max().item()
     if not least:
         return 0
     return int(largest / least)

@@ -108,11 +108,14 @@ def report_run(
 @contextlib.contextmanager
 def collect_exceptions(exceptions: list[BaseException]) -> Iterator[None]:
     """Append an exception with its frames to the list, and raise it again."""
-    try:
+
+    def note(_: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, Exception):
+            exceptions.append(error)
+
+    with contextlib.ExitStack() as stack:
+        stack.push(note)
         yield
-    except Exception as error:
-        exceptions.append(error)
-        raise
 
 
 def _autocast(name: str) -> Any:

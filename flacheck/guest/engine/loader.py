@@ -356,9 +356,8 @@ def module_from(path: str, name: str) -> types.ModuleType:
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(sys.modules.pop, name)
         spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
+        stack.pop_all()
     return module

@@ -15,7 +15,7 @@ import ast
 import inspect
 import re
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..engine.host_errors import causes
@@ -103,11 +103,7 @@ def _has(thing: Any, name: str) -> bool:
     Values of the language are in the same frames, and a tuple of theirs raises ValueError for a
     missing name.
     """
-    try:
-        return hasattr(thing, name)
-    except Exception:
-        # The exception class depends on the release.
-        return False
+    return _error_of(lambda: getattr(thing, name)) is None
 
 
 def _missing_api(error: BaseException, generator: Any, node: ast.AST) -> str | None:
@@ -180,11 +176,18 @@ def _always_raises(function: Any, error: BaseException, generator: Any) -> bool:
 
 def _raises(function: Any, arguments: dict[str, Any], error: BaseException) -> bool:
     """Return True if a call raises an error of the same type and text."""
+    other = _error_of(lambda: function(**arguments))
+    return type(other) is type(error) and str(other) == str(error)
+
+
+def _error_of(call: Callable[[], object]) -> Exception | None:
+    """Return the error that a call raises, None without one."""
     try:
-        function(**arguments)
-    except Exception as other:
-        return type(other) is type(error) and str(other) == str(error)
-    return False
+        call()
+    # The error is the result, and its class depends on the release.
+    except Exception as error:
+        return error
+    return None
 
 
 def _refuses(function: Any, message: str) -> bool:

@@ -200,12 +200,14 @@ class TunerTrial:
         """Launch the configuration on trial once, and skip all others; replaces `do_bench`."""
         if self._current is not self._tuner.configs[0]:
             return _OTHER_TIMES
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.push(self._note_error)
             call()
-        except BaseException as error:
-            self.error = error
-            raise
         return _TRIAL_TIMES
+
+    def _note_error(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            self.error = error
 
     def bench(self, *args: Any, config: Any, **kwargs: Any) -> Any:
         """Note the configuration and call the timing; replaces `_bench`."""
@@ -243,16 +245,19 @@ def attempt(kernel: Kernel, request: Request, on_compiled: Callable[[Any], Json]
     arguments.update(values.arguments(launch["args"], names))
     resources: Json = {}
     _listeners.append(lambda compiled: resources.update(on_compiled(compiled)))
-    try:
-        with releases.restore_autotuner(tuner), _as_recorded(kernel, launch):
-            trial = _prepare(tuner, configs)
-            kernel.run(grid=(1, 1, 1), warmup=False, **arguments)
-    except BaseException as error:
-        vars(error).update(skipped=False, resources=resources)
-        raise
-    finally:
-        _listeners.clear()
-        releases.forget_compiled(function)
+
+    def mark(_: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            vars(error).update(skipped=False, resources=resources)
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(releases.forget_compiled, function)
+        stack.callback(_listeners.clear)
+        stack.push(mark)
+        stack.enter_context(releases.restore_autotuner(tuner))
+        stack.enter_context(_as_recorded(kernel, launch))
+        trial = _prepare(tuner, configs)
+        kernel.run(grid=(1, 1, 1), warmup=False, **arguments)
     if trial.error is not None:
         vars(trial.error).update(skipped=True, resources=resources)
         raise trial.error
