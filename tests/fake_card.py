@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 _FIRST_ADDRESS, _ALIGN = 1 << 30, 256
+_SHARED_LIMIT = 232_448
 _FLOATS = {1: "f", 2: "e"}
 
 
@@ -93,7 +94,8 @@ def cuDeviceGetName(length: int, device: int) -> Any:
 
 
 def cuDeviceGetAttribute(name: str, device: int) -> Any:
-    return _done(9 if name.endswith("MAJOR") else 0)
+    values = {"MAJOR": 9, "MINOR": 0, "OPTIN": _SHARED_LIMIT}
+    return _done(values[name.rpartition("_")[2]])
 
 
 def cuDriverGetVersion() -> Any:
@@ -165,7 +167,7 @@ def cuModuleUnload(module: Any) -> Any:
 
 
 def cuFuncSetAttribute(function: Any, name: str, value: int) -> Any:
-    return (Error.INVALID_VALUE,) if value > 232_448 else _done()
+    return (Error.INVALID_VALUE,) if value > _SHARED_LIMIT else _done()
 
 
 def cuFuncGetAttribute(name: str, function: Any) -> Any:

@@ -112,12 +112,23 @@ class Gpu:
         handle = self._call("cuModuleGetFunction", module, launch["entry"].encode())
         names = self._cuda.CUfunction_attribute
         if launch["shared"] > _SHARED_BYTES:
+            self._check_shared(launch["shared"])
             attribute = names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._call("cuFuncSetAttribute", handle, attribute, launch["shared"])
         figures = []
         for name in ("CU_FUNC_ATTRIBUTE_NUM_REGS", "CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES"):
             figures.append(int(self._call("cuFuncGetAttribute", getattr(names, name), handle)))
         return LoadedBinary(module, handle, launch, *figures)
+
+    def _check_shared(self, count: int) -> None:
+        """Raise DriverError for more shared memory than a block can have on this GPU."""
+        names = self._cuda.CUdevice_attribute
+        attribute = names.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+        limit = int(self._call("cuDeviceGetAttribute", attribute, self._device))
+        if count > limit:
+            raise DriverError(
+                "shared memory", 0, f"a block needs {count:,} bytes, and this GPU has {limit:,}"
+            )
 
     def unload(self, function: LoadedBinary) -> None:
         self._call("cuModuleUnload", function.module)
