@@ -42,11 +42,9 @@ class AutotuneCommand(AutotuneOptions, total=False):
 )
 def autotune(call: common.Call[AutotuneCommand]) -> int:
     """Show how autotuners treat a kernel's configurations and keys."""
-    from flacheck import reports
     from flacheck.reports import autotune as autotune_report
 
     options = call.options
-    reports.check(options["format"], autotune_report.FORMATS)
     with follow() as on_event:
         arguments = call.arguments(flacheck.autotune, **_source(call))
         tuning = flacheck.autotune(**arguments, on_event=on_event)

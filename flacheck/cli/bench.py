@@ -37,10 +37,8 @@ class BenchCommand(BenchOptions, total=False):
 )
 def bench(call: common.Call[BenchCommand]) -> int:
     """Time an operator's forms against each other on this machine's GPU."""
-    from flacheck import reports
     from flacheck.reports import bench as bench_report
 
-    reports.check(call.options["format"], bench_report.FORMATS)
     with follow(resumable=False) as on_event:
         compared = flacheck.bench(**call.arguments(flacheck.bench), on_event=on_event)
     call.show(bench_report.report(compared.document))

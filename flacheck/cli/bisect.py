@@ -36,10 +36,8 @@ class BisectCommand(BisectOptions, flags.ShortReport, total=False):
 )
 def bisect(call: common.Call[BisectCommand]) -> int:
     """Find the release or commit that changes a cell's result."""
-    from flacheck import reports
     from flacheck.reports import bisect as bisect_report
 
-    reports.check(call.options["format"], reports.TABLE_OR_JSON)
     with follow() as on_event:
         bisection = flacheck.bisect(**call.arguments(flacheck.bisect), on_event=on_event)
     call.show(bisect_report.report(bisection))

@@ -2,8 +2,6 @@
 
 from typing import Annotated
 
-import typer
-
 import flacheck
 from flacheck import Exit
 from flacheck.api.options.declaration import Option
@@ -27,21 +25,6 @@ class PruneCache(flags.ShortFormat, total=False):
     dry_run: flags.DryRun
 
 
-app = typer.Typer(
-    help="Show or remove what flacheck installed and captured.",
-    cls=commands.HelpGroup,
-    invoke_without_command=True,
-    rich_markup_mode=None,
-)
-
-
-@app.callback()
-def _default(context: typer.Context) -> None:
-    """Show or remove what flacheck installed and captured."""
-    if context.invoked_subcommand is None:
-        list_(context)
-
-
 @common.command(
     flags.ShortFormat,
     examples=[
@@ -52,9 +35,8 @@ def _default(context: typer.Context) -> None:
 )
 def list_(call: common.Call[flags.ShortFormat]) -> int:
     """List what is in the cache with its size and its last use."""
-    from flacheck.reports import TABLE_OR_JSON, check, housekeeping
+    from flacheck.reports import housekeeping
 
-    check(call.options["format"], TABLE_OR_JSON)
     call.show(housekeeping.cache_report(flacheck.list_cache()))
     return Exit.OK
 
@@ -69,9 +51,8 @@ def list_(call: common.Call[flags.ShortFormat]) -> int:
 )
 def clean(call: common.Call[CleanCache]) -> int:
     """Remove everything of a kind; stored results stay."""
-    from flacheck.reports import TABLE_OR_JSON, check, housekeeping
+    from flacheck.reports import housekeeping
 
-    check(call.options["format"], TABLE_OR_JSON)
     listing = flacheck.clean_cache(**call.arguments(flacheck.clean_cache))
     call.show(housekeeping.cache_report(listing))
     return Exit.OK
@@ -87,9 +68,8 @@ def clean(call: common.Call[CleanCache]) -> int:
 )
 def prune(call: common.Call[PruneCache]) -> int:
     """Remove what no command used for some time; stored results stay."""
-    from flacheck.reports import TABLE_OR_JSON, check, housekeeping
+    from flacheck.reports import housekeeping
 
-    check(call.options["format"], TABLE_OR_JSON)
     listing = flacheck.prune_cache(
         **call.arguments(flacheck.prune_cache, older=call.options["older"])
     )
@@ -97,6 +77,8 @@ def prune(call: common.Call[PruneCache]) -> int:
     return Exit.OK
 
 
-commands.add(app, "list", list_)
-commands.add(app, "clean", clean)
-commands.add(app, "prune", prune)
+app = commands.group_of(
+    "Show or remove what flacheck installed and captured.",
+    {"list": list_, "clean": clean, "prune": prune},
+    "list",
+)

@@ -227,6 +227,29 @@ def group(help: str, cls: type[HelpGroup] = HelpGroup, **more: Any) -> typer.Typ
     return typer.Typer(help=help, cls=cls, no_args_is_help=True, rich_markup_mode=None, **more)
 
 
+def group_of(
+    help: str, functions: Mapping[str, Callable[..., Any]], default: str | None = None
+) -> typer.Typer:
+    """Return a group of commands by their names; the default one runs without a name."""
+    app = typer.Typer(
+        help=help,
+        cls=HelpGroup,
+        no_args_is_help=default is None,
+        invoke_without_command=default is not None,
+        rich_markup_mode=None,
+    )
+    for name, function in functions.items():
+        add(app, name, function)
+
+    def run_default(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            functions[str(default)](context)
+
+    if default is not None:
+        app.callback(help=help)(run_default)
+    return app
+
+
 def add(app: typer.Typer, name: str, function: Callable[..., Any], **more: Any) -> None:
     """Add a command to a group."""
     app.command(name, cls=HelpCommand, context_settings=more)(function)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 import typer
 
 from flacheck import Exit, FlacheckError, UsageError
+from flacheck.api.options.declaration import Option
 from flacheck.cli import flags, pages
 from flacheck.cli.loudness import say as say
 from flacheck.cli.loudness import show_log as show_log
@@ -99,7 +100,7 @@ class Call(Generic[Options]):
     def check_output(self) -> dict[Path, str]:
         """Return the format of each further report, by file, as `check_output` does."""
         options: Mapping[str, Any] = self.options
-        return check_output(options["format"], options["output"], options["reports"])
+        return check_output(options["output"], options["reports"])
 
     def show(self, report: Report) -> None:
         """Render a report in the chosen format, to the chosen file."""
@@ -111,6 +112,19 @@ class Call(Generic[Options]):
         for file, name in formats.items():
             show(name, make(), file)
         self.show(make())
+
+
+def _run(
+    function: Callable[[Call[Options]], int],
+    call: Call[Options],
+    declared: Mapping[str, Option],
+) -> int:
+    """Run a command; UsageError, before it works, for a format that it does not offer."""
+    if "format" in declared:
+        from flacheck.reports import check
+
+        check(str(call.options["format"]), declared["format"].choices)
+    return function(call)
 
 
 def command(
@@ -133,7 +147,7 @@ def command(
             call = Call(cast("Options", {**defaults, **values}), context)
             try:
                 with terminable():
-                    code = _exit_code_of(lambda: function(call))
+                    code = _exit_code_of(lambda: _run(function, call, declared))
             except KeyboardInterrupt:
                 # Between the command's end and that of its signal handlers.
                 code = Exit.INTERRUPTED
@@ -149,7 +163,7 @@ def command(
     return decorate
 
 
-def check_output(format: str, file: Path | None, reports: Sequence[str]) -> dict[Path, str]:
+def check_output(file: Path | None, reports: Sequence[str]) -> dict[Path, str]:
     """Return the format of each further report, by file; check everything before the work starts.
 
     Raises:
@@ -158,7 +172,6 @@ def check_output(format: str, file: Path | None, reports: Sequence[str]) -> dict
     """
     from flacheck.reports import check
 
-    check(format)
     formats: dict[Path, str] = {}
     for text in reports:
         name, separator, path = text.partition("=")

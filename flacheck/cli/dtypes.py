@@ -46,10 +46,8 @@ def dtypes(call: common.Call[DtypesCommand]) -> int:
 
     Needs torch, and no GPU.
     """
-    from flacheck import reports
     from flacheck.reports import dtypes as dtypes_report
 
-    reports.check(call.options["format"], dtypes_report.FORMATS)
     with follow(resumable=False) as on_event:
         result = flacheck.dtypes(**call.arguments(flacheck.dtypes), on_event=on_event)
     call.show(dtypes_report.report(result))

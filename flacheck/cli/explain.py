@@ -34,10 +34,8 @@ def explain(call: common.Call[ExplainCommand]) -> int:
 
     Known wrong results (advisories) are named as well.
     """
-    from flacheck import reports
     from flacheck.reports import explanation as explain_report
 
-    reports.check(call.options["format"], reports.TABLE_OR_JSON)
     explanation = flacheck.explain(_log(call.options["what"]))
     report = explain_report.report(
         explanation.findings, explanation.advisories, explanation.unexplained_errors

@@ -35,13 +35,11 @@ class ListCommand(flags.ShortFormat, total=False):
 )
 def show(call: common.Call[ListCommand]) -> int:
     """List kernels, matrices, targets, rules or advisories."""
-    from flacheck import reports
     from flacheck.reports.document import Report, listing
 
     what = call.options["what"]
     if what not in _WHAT:
         raise UsageError(f"cannot list {what!r}: there are {', '.join(_WHAT)}")
-    reports.check(call.options["format"], reports.TABLE_OR_JSON)
     read: Callable[[], Rows] = getattr(flacheck, f"list_{what}")
     rows = read()
     report = listing(rows)

@@ -42,10 +42,8 @@ class MeasureCommand(MeasureOptions, total=False):
 )
 def measure(call: common.Call[MeasureCommand]) -> int:
     """Measure what releases make slower or wrong on a GPU."""
-    from flacheck import reports
     from flacheck.reports import measure as measure_report
 
-    reports.check(call.options["format"], measure_report.FORMATS)
     with follow() as on_event:
         measurement = flacheck.measure(**call.arguments(flacheck.measure), on_event=on_event)
     if measurement.document is None:

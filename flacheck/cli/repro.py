@@ -37,10 +37,8 @@ def repro(call: common.Call[ReproCommand]) -> int:
 
     The script is verified on every release, and comes with the text of an issue.
     """
-    from flacheck import reports
     from flacheck.reports import repro as repro_report
 
-    reports.check(call.options["format"], reports.TABLE_OR_JSON)
     with follow(resumable=False) as on_event:
         reproduction = flacheck.repro(**call.arguments(flacheck.repro), on_event=on_event)
     if reproduction.result is None:

@@ -13,7 +13,6 @@ from flacheck.api.options.groups import RESULTS
 from flacheck.cli import commands, common, flags
 from flacheck.cli.progress import follow
 
-app = commands.group("Make, check and fetch published results.")
 _COMBINATIONS = "A YAML file of packages, releases and GPUs, as results/combinations.yaml."
 
 
@@ -81,10 +80,8 @@ def build(call: common.Call[BuildResults]) -> int:
 )
 def verify(call: common.Call[VerifyResults]) -> int:
     """Compile drawn cells again and compare verdict, signature and resources."""
-    from flacheck import reports
     from flacheck.reports import known_results as known_report
 
-    reports.check(call.options["format"], reports.TABLE_OR_JSON)
     with follow(resumable=False) as on_event:
         arguments = call.arguments(flacheck.verify_results)
         outcome = flacheck.verify_results(**arguments, on_event=on_event)
@@ -132,7 +129,7 @@ def update(call: common.Call[UpdateResults]) -> int:
     return Exit.OK
 
 
-commands.add(app, "build", build)
-commands.add(app, "verify", verify)
-commands.add(app, "site", site)
-commands.add(app, "update", update)
+app = commands.group_of(
+    "Make, check and fetch published results.",
+    {"build": build, "verify": verify, "site": site, "update": update},
+)

@@ -2,8 +2,6 @@
 
 from typing import Annotated
 
-import typer
-
 import flacheck
 from flacheck import Exit
 from flacheck.api.options.groups import Store
@@ -25,21 +23,6 @@ class RemoveRuns(ListRuns, total=False):
     dry_run: flags.DryRun
 
 
-app = typer.Typer(
-    help="List or remove stored runs.",
-    cls=commands.HelpGroup,
-    invoke_without_command=True,
-    rich_markup_mode=None,
-)
-
-
-@app.callback()
-def _default(context: typer.Context) -> None:
-    """List or remove stored runs."""
-    if context.invoked_subcommand is None:
-        list_(context)
-
-
 @common.command(
     ListRuns,
     examples=[
@@ -50,9 +33,8 @@ def _default(context: typer.Context) -> None:
 )
 def list_(call: common.Call[ListRuns]) -> int:
     """List the stored runs with their subjects, records and states."""
-    from flacheck.reports import TABLE_OR_JSON, check, housekeeping
+    from flacheck.reports import housekeeping
 
-    check(call.options["format"], TABLE_OR_JSON)
     listing = flacheck.describe_runs(store=call.options["store"])
     call.show(housekeeping.runs_report(listing))
     return Exit.OK
@@ -68,13 +50,15 @@ def list_(call: common.Call[ListRuns]) -> int:
 )
 def remove(call: common.Call[RemoveRuns]) -> int:
     """Remove runs with their questions, and the records that no other run contains."""
-    from flacheck.reports import TABLE_OR_JSON, check, housekeeping
+    from flacheck.reports import housekeeping
 
-    check(call.options["format"], TABLE_OR_JSON)
     listing = flacheck.remove_runs(**call.arguments(flacheck.remove_runs))
     call.show(housekeeping.runs_report(listing))
     return Exit.OK
 
 
-commands.add(app, "list", list_)
-commands.add(app, "rm", remove)
+app = commands.group_of(
+    "List or remove stored runs.",
+    {"list": list_, "rm": remove},
+    "list",
+)

@@ -8,7 +8,6 @@ from flacheck.cli import commands, common, flags
 from flacheck.cli.progress import follow
 
 _SPECS = "3.2.0, a specifier, or a path."
-app = commands.group("List, install or remove compilers, each isolated.")
 
 
 class InstallToolchains(TypedDict, total=False):
@@ -90,6 +89,7 @@ def remove(call: common.Call[RemoveToolchains]) -> int:
     return Exit.OK
 
 
-commands.add(app, "list", list_)
-commands.add(app, "install", install)
-commands.add(app, "remove", remove)
+app = commands.group_of(
+    "List, install or remove compilers, each isolated.",
+    {"list": list_, "install": install, "remove": remove},
+)

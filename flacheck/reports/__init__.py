@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 # Each module in the folder is a format.
 FORMATS = tuple(module.name for module in iter_modules(formats.__path__))
-# The formats of commands with short reports.
-TABLE_OR_JSON = ("table", "json")
 
 
 def check(name: str, formats_of_command: Sequence[str] = FORMATS) -> None:

@@ -20,7 +20,6 @@ from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.numbers import in_words
 from flacheck.reports.phrases import advice, beside
 
-FORMATS = ("table", "json", "markdown", "html")
 _RESOURCES = ("registers", "stack", "spills")
 _HEADINGS = (
     *("", "constants", "warps", "stages", "verdict", "autotuner"),

@@ -9,7 +9,6 @@ from flacheck.evidence.analysis.order import count_noun
 from flacheck.reports import document
 from flacheck.reports.document import Part, Tone, Words, row
 
-FORMATS = ("table", "json", "markdown", "html")
 _HEADINGS = (
     *("form", "batch", "length", "compile", "tuning", "warm-up", "forward ms", "backward ms"),
     *("memory", "difference"),

@@ -18,7 +18,6 @@ from flacheck.reports.document import Annotation, Part, Tone, row
 from flacheck.reports.phrases import MAX_ITEMS, group_by, rest
 from flacheck.rules import RULES
 
-FORMATS = ("table", "json", "markdown", "github", "sarif", "html")
 _HEADINGS = ("kernel", "argument", "dtypes", "without the promotion", "shared memory")
 
 

@@ -36,7 +36,6 @@ from flacheck.reports.document import (
 )
 from flacheck.rules import RULES
 
-FORMATS = ("table", "json", "markdown", "html")
 _TONES = {
     "good": Tone.GOOD,
     "screened": Tone.GOOD,

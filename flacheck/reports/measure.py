@@ -17,7 +17,6 @@ from flacheck.evidence.analysis.order import count_noun
 from flacheck.reports import document
 from flacheck.reports.document import Part, Tone, Words, row
 
-FORMATS = ("table", "json", "markdown", "html")
 # Rows of a table: the largest changes. JSON has all.
 _MOST_ROWS = 20
 _CHANGE_TONES = {"slower": Tone.BAD, "faster": Tone.GOOD, "equal": Tone.PLAIN}

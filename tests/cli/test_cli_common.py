@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from flacheck import toolchains
 from flacheck.api import arguments
@@ -140,3 +141,11 @@ def test_without_a_file_output_goes_to_stdout(capsys: pytest.CaptureFixture[str]
     common.say("talk", "more")
     out, err = capsys.readouterr()
     assert (out, err.splitlines()) == ("ab", ["flacheck: talk", "flacheck: more"])
+
+
+@pytest.mark.parametrize("words", ["scan", "bisect", "dtypes", "bench", "runs list", "cache prune"])
+def test_a_command_accepts_the_formats_of_its_help_page(words: str) -> None:
+    """Another format is a usage error before the work, and the message lists the formats."""
+    outcome = CliRunner().invoke(app, [*words.split(), "--format", "pdf"])
+    assert outcome.exit_code == Exit.USAGE
+    assert "unknown format 'pdf': allowed are table, json" in outcome.stderr

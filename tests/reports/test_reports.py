@@ -261,7 +261,7 @@ def test_an_unknown_format_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match=f"'pdf': allowed are {every}"):
         reports.check("pdf")
     with pytest.raises(UsageError, match="'github': allowed are table, json"):
-        reports.check("github", reports.TABLE_OR_JSON)
+        reports.check("github", ("table", "json"))
 
 
 @pytest.mark.parametrize("name", reports.FORMATS)

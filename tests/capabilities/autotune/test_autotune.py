@@ -7,11 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from flacheck import reports
 from flacheck.capabilities.autotune.results import Timing, TunerResult
-from flacheck.errors import UsageError
 from flacheck.evidence.analysis.fallbacks import Fallback
 from flacheck.reports import autotune as autotune_report
 from flacheck.reports.document import Display
@@ -89,5 +86,3 @@ def test_a_table_says_what_ends_the_run_and_what_to_write(tmp_path: Path) -> Non
     markdown = text("markdown", tuner_result)
     assert "| 1 | BK=32 | 4 | 2 | compiles | runs | 16/227K |" in markdown
     assert "```python" in markdown
-    with pytest.raises(UsageError, match="table, json, markdown"):
-        reports.check("github", autotune_report.FORMATS)

@@ -137,7 +137,7 @@ def test_a_kernel_of_the_project_comes_before_other_files(tmp_path: Path) -> Non
 def test_a_wrong_further_report_is_an_error_before_the_work(text: str) -> None:
     """A wrong --report is an error before the scan."""
     with pytest.raises(UsageError):
-        common.check_output("table", Path("same.txt"), [text])
+        common.check_output(Path("same.txt"), [text])
 
 
 def test_every_schema_has_an_identity_of_its_own() -> None:
