@@ -194,11 +194,12 @@ def open_run(
         cache_from = SharedCache.open(options.cache_from, "--cache-from")
     if options.cache_to is not None:
         cache_to = SharedCache.open(options.cache_to, "--cache-to", is_written=True)
-    run = begin_run(plan, store, run)
     timeouts = Timeouts(options.timeout)
     provider = provider_of(plan, options.memory_mb)
+    # A run whose executor cannot be reached is not stored.
     executor = make_executor(options, timeouts)
     try:
+        run = begin_run(plan, store, run)
         binaries = Binaries() if options.binaries else None
         loop = Loop(provider, run, store, executor, timeouts, options.fresh, binaries)
         yield ActiveRun(run, store, loop, cache_from, cache_to)

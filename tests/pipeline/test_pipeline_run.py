@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import flacheck
+from flacheck.errors import IncompleteError
 from flacheck.evidence.analysis.standings import standings
 from flacheck.model import Alternative, Cell, Purpose, Record, Verdict
 from flacheck.pipeline import run as runs
@@ -66,6 +67,20 @@ def test_a_run_is_stored_before_anything_is_compiled(store: Store) -> None:
     assert sum(each.cells for each in run.question.asked) == 2
     assert list(store.records(run.id)) == []
     events.close()
+
+
+def test_a_run_without_an_executor_is_not_stored(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Dask scheduler that is out of reach leaves no empty run."""
+
+    def refuse(*_: object) -> None:
+        raise IncompleteError("no Dask scheduler answers")
+
+    monkeypatch.setattr(runs, "make_executor", refuse)
+    with pytest.raises(IncompleteError, match="no Dask scheduler answers"):
+        next(run_plan(plan_of(cells("a")), store, RunOptions()))
+    assert store.runs() == []
 
 
 def test_a_run_that_settled_every_cell_is_finished(store: Store, refreshes: list[None]) -> None:
