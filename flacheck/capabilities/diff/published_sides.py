@@ -133,40 +133,26 @@ def _sides(
     store: Store | None,
 ) -> PublishedSides | str:
     records: dict[str, Record] = {}
-    cells: list[Cell] = []
     alternatives: dict[str, list[Cell]] = {}
     fallbacks: list[Fallback] = []
+    forms: dict[tuple[str | None, str], tuple[str, str]] = {}
     for place in part.places:
         by_key = {record.key: record for record in place.records}
         records.update(by_key)
-        for key in place.keys.kernels:
-            if key in by_key and _selects(selection, by_key[key]):
-                cells.append(by_key[key].cell)
-        for key, others in place.keys.alternatives.items():
-            if key not in by_key or by_key[key].verdict is not Verdict.FAILS:
-                continue
-            alternatives[key] = [by_key[other].cell for other in others if other in by_key]
+        alternatives.update(_alternatives(place, by_key))
         for each in place.header.fallbacks:
             fallbacks.append(Fallback.from_reported(each, place.header.package))
-    is_matrix = any(place.header.package is None for place in part.places)
-    if is_matrix:
+        forms.update(place.forms)
+    if any(place.header.package is None for place in part.places):
         # A matrix chooses its configurations itself.
         configs = "own"
-    elif configs != "own":
-        usual_keys = frozenset[str]().union(*(place.usual_keys for place in part.places))
-        usual_cells = [cell for cell in cells if cell.key in usual_keys]
-        other_cells = [cell for cell in cells if cell.key not in usual_keys]
-        cells = [*one_each(usual_cells, by_size=True), *other_cells]
-    cells = list({cell.key: cell for cell in cells}.values())
+    cells = _compared_cells(part, selection, configs)
     own_records: dict[str, Record] = {}
     if store is not None:
         own_records = store.latest_records(records)
     own_cells = sum(cell.key in own_records for cell in cells)
     if cells and own_cells == len(cells):
         return ""
-    forms: dict[tuple[str | None, str], tuple[str, str]] = {}
-    for place in part.places:
-        forms.update(place.forms)
     plan = Plan(
         name=" and ".join(dict.fromkeys(place.header.about for place in part.places)),
         cells=cells,
@@ -176,16 +162,9 @@ def _sides(
         purpose=Purpose.DIFF,
     )
     answers = list({place.request.place: place for place in part.places}.values())
-    comparison = ComparisonPlan(
-        before,
-        after,
-        plan.name,
-        plan,
-        tuple(PublishedCapture(place) for place in part.places if place.header.package),
-        configs,
-    )
+    captures = tuple(PublishedCapture(place) for place in part.places if place.header.package)
     return PublishedSides(
-        comparison,
+        ComparisonPlan(before, after, plan.name, plan, captures, configs),
         {**records, **own_records},
         alternatives,
         source((place.header for place in answers), own_cells),
@@ -193,6 +172,31 @@ def _sides(
         library,
         part.places,
     )
+
+
+def _alternatives(place: PublishedPlace, by_key: Mapping[str, Record]) -> dict[str, list[Cell]]:
+    """Return the other configurations with a record of each launch that fails."""
+    alternatives = {}
+    for key, others in place.keys.alternatives.items():
+        if key in by_key and by_key[key].verdict is Verdict.FAILS:
+            alternatives[key] = [by_key[other].cell for other in others if other in by_key]
+    return alternatives
+
+
+def _compared_cells(part: PublishedPart, selection: Selection, configs: str) -> list[Cell]:
+    """Return the selected cells, of the usual ones one of each launch unless `configs` is "own"."""
+    cells: dict[str, Cell] = {}
+    for place in part.places:
+        by_key = {record.key: record for record in place.records}
+        for key in place.keys.kernels:
+            if key in by_key and _selects(selection, by_key[key]):
+                cells[key] = by_key[key].cell
+    if configs == "own":
+        return list(cells.values())
+    usual_keys = frozenset[str]().union(*(place.usual_keys for place in part.places))
+    usual_cells = [cell for key, cell in cells.items() if key in usual_keys]
+    other_cells = [cell for key, cell in cells.items() if key not in usual_keys]
+    return [*one_each(usual_cells, by_size=True), *other_cells]
 
 
 def _selects(selection: Selection, record: Record) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from itertools import chain
 
 from flacheck.capabilities.gate.admission import Admission, Releases, admit
 from flacheck.capabilities.gate.evidence import Evidence, cell_identity
@@ -99,58 +100,72 @@ class Judge:
     ) -> JudgedRelease:
         if self.targets:
             standings = [each for each in standings if each.target in self.targets]
-        valid = waivers.in_force(self.waivers, self.today)
-        failing: list[ObservedCell] = []
-        cells: dict[str, ObservedCell] = {}
-        for standing in standings:
-            failing += standing.failing
-            for cell in standing.cells:
-                if _was_compiled(cell):
-                    cells[cell.key] = cell
-        waiver_keys = {cell.key for cell in failing if waivers.are_waived(valid, cell)}
-        baseline_keys = set()
-        for cell in failing:
-            if cell.key not in waiver_keys and evidence.accepts(cell):
-                baseline_keys.add(cell.key)
+        failing = list(chain.from_iterable(each.failing for each in standings))
+        waiver_keys, baseline_keys = self._accepted_keys(failing, evidence)
         let_pass = waiver_keys | baseline_keys
         blocking = {cell.key: cell for cell in failing if cell.key not in let_pass}
-        advisories: list[str] = []
-        by_place = group_by_key((each.target, each) for each in standings)
-        for target, there in by_place.items():
-            advisories += self._advice(there, triton, target)
-        release = JudgedRelease(
+        cells = _compiled_cells(standings)
+        advisories = self._advisories(standings, triton)
+        state, why, extent = self._state(standings, let_pass, bool(blocking))
+        if advisories and state in (ReleaseState.GOOD, ReleaseState.SCREENED):
+            state = ReleaseState.ADVISED
+        return JudgedRelease(
             triton=triton,
-            state=ReleaseState.GOOD,
+            state=state,
+            why=why,
+            extent=extent,
             failures=tuple(by_signature(list(blocking.values()))),
-            advisories=tuple(dict.fromkeys(advisories)),
-            targets=tuple(sorted({cell.target for cell in cells.values()}, key=by_target)),
-            cells=sum(cell.is_evidence for cell in cells.values()),
+            advisories=advisories,
+            targets=tuple(sorted({cell.target for cell in cells}, key=by_target)),
+            cells=sum(cell.is_evidence for cell in cells),
             waived_cells=len(waiver_keys),
             known=len(baseline_keys),
-            unknown=sum(cell.verdict is Verdict.UNKNOWN for cell in cells.values()),
+            unknown=sum(cell.verdict is Verdict.UNKNOWN for cell in cells),
             untested=sum(len(each.untested_cells) for each in standings),
             answered=sum(each.answered_count for each in standings),
             asked=_total_cells(standings),
             sizes=join_sizes(each.sizes for each in standings),
         )
-        partial = [_progress(each) for each in standings if each.is_partial]
-        if blocking:
-            return replace(release, state=ReleaseState.BAD, why="; ".join(partial))
+
+    def _accepted_keys(
+        self, failing: Iterable[ObservedCell], evidence: Evidence
+    ) -> tuple[set[str], set[str]]:
+        """Return the keys of the failures that a waiver accepts, and of those in a baseline."""
+        valid = waivers.in_force(self.waivers, self.today)
+        waiver_keys, baseline_keys = set(), set()
+        for cell in failing:
+            if waivers.are_waived(valid, cell):
+                waiver_keys.add(cell.key)
+            elif evidence.accepts(cell):
+                baseline_keys.add(cell.key)
+        return waiver_keys, baseline_keys - waiver_keys
+
+    def _state(
+        self, standings: Sequence[Standing], let_pass: set[str], has_failures: bool
+    ) -> tuple[ReleaseState, str, str]:
+        """Return the state of a release before advisories, the reason, and the compiled extent."""
+        partial = "; ".join(_progress(each) for each in standings if each.is_partial)
+        if has_failures:
+            return ReleaseState.BAD, partial, ""
         if partial:
-            return replace(release, state=ReleaseState.PARTIAL, why="; ".join(partial))
+            return ReleaseState.PARTIAL, partial, ""
         missing = "; ".join(self._missing(standings, let_pass))
         if missing:
-            return replace(release, state=ReleaseState.NO_RECORD, why=missing)
+            return ReleaseState.NO_RECORD, missing, ""
         # A target that a release does not support has nothing to compile.
         with_cells = [each for each in standings if any(map(_was_compiled, each.cells))]
-        rest = _accept(with_cells, let_pass)
-        if not all(each.is_good for each in rest):
-            extent = _extent(with_cells)
-            why = f"compiled: {extent}"
-            release = replace(release, state=ReleaseState.SCREENED, extent=extent, why=why)
-        if advisories:
-            return replace(release, state=ReleaseState.ADVISED)
-        return release
+        if all(each.is_good for each in _accept(with_cells, let_pass)):
+            return ReleaseState.GOOD, "", ""
+        extent = _extent(with_cells)
+        return ReleaseState.SCREENED, f"compiled: {extent}", extent
+
+    def _advisories(self, standings: Sequence[Standing], triton: str) -> tuple[str, ...]:
+        """Return the advisories against a release on the targets of some standings."""
+        advisories: list[str] = []
+        by_place = group_by_key((each.target, each) for each in standings)
+        for target, there in by_place.items():
+            advisories += self._advice(there, triton, target)
+        return tuple(dict.fromkeys(advisories))
 
     def _missing(self, standings: Sequence[Standing], let_pass: set[str]) -> Iterator[str]:
         """Yield the reasons why complete questions or targets are not known to compile."""
@@ -267,6 +282,15 @@ def _extent(standings: Sequence[Standing]) -> str:
     configurations = add_shares(each.configurations for each in standings)
     kernels = add_shares(each.kernel_share for each in standings)
     return describe_extent(configurations, kernels)
+
+
+def _compiled_cells(standings: Iterable[Standing]) -> list[ObservedCell]:
+    """Return the cells that reached a compiler, each key once."""
+    cells: dict[str, ObservedCell] = {}
+    for standing in standings:
+        for cell in filter(_was_compiled, standing.cells):
+            cells[cell.key] = cell
+    return list(cells.values())
 
 
 def _total_cells(standings: Sequence[Standing]) -> int | None:
