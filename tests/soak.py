@@ -350,7 +350,7 @@ def mutate(count: int, seed: int, only: Sequence[str] = ()) -> Tally:
     from tests.store import test_damage
 
     tally = Tally()
-    guard = Guard.installed()
+    guard = Guard.the_guard()
     many = settings(
         max_examples=count,
         deadline=None,

@@ -37,7 +37,7 @@ def test_no_file_ends_a_command_in_a_traceback(
 
 
 def _attack(kind: Kind, folder: Path) -> None:
-    guard = Guard.installed()
+    guard = Guard.the_guard()
 
     @ANY
     @given(data=st.data())
