@@ -109,14 +109,14 @@ def measure(
             # First: without a GPU the compiles are of no use here.
             with _runner(folder, None):
                 pass
-        selected = measured_launches(job)
+        launches = measured_launches(job)
         with Store.open(store) as open_store:
-            made = drain(collect(job, selected, open_store, folder), handle)
+            full_bundle = drain(collect(job, launches, open_store, folder), handle)
             if bundle is not None:
-                bundles.write(Path(bundle), made)
-                count = len(made.manifest.launches)
+                bundles.write(Path(bundle), full_bundle)
+                count = len(full_bundle.manifest.launches)
                 return Measurement(bundle=Path(bundle), launches=count)
-            document = _run(made, folder, store, seed, fresh, None, handle)
+            document = _run(full_bundle, folder, store, seed, fresh, None, handle)
             _store_wrong(open_store, document)
     return Measurement(document)
 
@@ -142,7 +142,7 @@ def _run(
 
 @contextmanager
 def _runner(folder: Path, file: str | None) -> Iterator[CardRunner]:
-    """Yield the runner; IncompleteError with the commands to use where there is no GPU."""
+    """Yield the runner; without a GPU raise IncompleteError with the commands to use."""
     with ExitStack() as stack:
         try:
             runner = stack.enter_context(CardRunner(LAUNCH_SECONDS, folder))

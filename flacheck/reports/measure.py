@@ -53,11 +53,11 @@ def describe(result: MeasureDocument) -> str:
     """Return what is slower and what is wrong, in one sentence."""
     parts = []
     for summary in result.summaries[1:]:
-        unit, slower, compared = "operators", summary.slower_operators, summary.operators
-        if not compared:
-            unit, slower, compared = "kernels", summary.slower, summary.compared
+        unit, slower, count = "operators", summary.slower_operators, summary.operators
+        if not count:
+            unit, slower, count = "kernels", summary.slower, summary.kernels
         names = _slowest(result, summary.toolchain, unit)
-        parts.append(f"{summary.toolchain}: {slower} of {compared} {unit} slower{names}")
+        parts.append(f"{summary.toolchain}: {slower} of {count} {unit} slower{names}")
     wrong = "all results agree"
     if result.wrong:
         wrong = count_noun(len(result.wrong), "wrong result")
@@ -107,7 +107,7 @@ def _summary_row(summary: ReleaseSummary) -> tuple[Words, ...]:
         return row(summary.toolchain, "", "", "", "", "", states)
     return row(
         summary.toolchain,
-        f"{summary.compared}",
+        f"{summary.kernels}",
         Words(f"{summary.slower}", Tone.BAD if summary.slower else Tone.PLAIN),
         f"{summary.faster}",
         f"{summary.geometric_mean:.3f}",

@@ -174,16 +174,16 @@ def read(file: Path, folder: Path) -> Bundle:
         UsageError: If the file is not a bundle, or any part of it is malformed.
     """
     try:
-        with files.open_bytes(file, _MOST_BYTES) as packed, zipfile.ZipFile(packed) as archive:
+        with files.open_bytes(file, _MOST_BYTES) as handle, zipfile.ZipFile(handle) as archive:
             members = archive.namelist()
             if members.count(_MANIFEST) != 1 or len(members) > _MOST_MEMBERS:
                 raise _refuse(file, "it has no manifest.json, or too many members")
             manifest = _manifest(_member(archive, _MANIFEST, _MOST_MANIFEST))
             for digest in _digests(manifest):
-                compressed = _member(archive, f"binaries/{digest}", _MOST_BINARY)
-                if hashlib.sha256(_decompress(compressed)).hexdigest() != digest:
+                content = _member(archive, f"binaries/{digest}", _MOST_BINARY)
+                if hashlib.sha256(_decompress(content)).hexdigest() != digest:
                     raise _refuse(file, f"binary {digest[:12]} is not the one of its digest")
-                (folder / digest).write_bytes(compressed)
+                (folder / digest).write_bytes(content)
     except (files.UnusableFile, UsageError):
         raise
     except KeyError as error:

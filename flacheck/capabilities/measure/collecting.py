@@ -32,7 +32,7 @@ from flacheck.version import __version__
 
 
 def collect(
-    job: Job, selected: MeasuredLaunches, store: Store, folder: Path
+    job: Job, choice: MeasuredLaunches, store: Store, folder: Path
 ) -> Generator[Event, None, Bundle]:
     """Compile the cells without a binary and return the bundle; its binaries lie in the folder.
 
@@ -40,16 +40,16 @@ def collect(
         UsageError: If the launches are for several GPUs, or for one without binaries.
         EmptySelection: If no launch can be measured.
     """
-    target = _one_target(selected.plan.cells)
+    target = _one_target(choice.plan.cells)
     records: dict[str, Record] = {}
-    for event in run_plan(selected.plan, store, job.options):
+    for event in run_plan(choice.plan, store, job.options):
         if isinstance(event, RecordSettled):
             records[event.record.key] = event.record
         yield event
     binaries = Binaries()
     launches = []
     toolchains: dict[str, None] = {}
-    for launch in selected.launches:
+    for launch in choice.launches:
         variants = []
         for cell, config, grid in launch.cells:
             toolchains[cell.toolchain] = None
@@ -58,11 +58,11 @@ def collect(
     manifest = BundleManifest(
         schema=SCHEMA,
         flacheck=__version__,
-        about=selected.plan.name,
+        about=choice.plan.name,
         target=target,
         toolchains=tuple(toolchains),
         launches=tuple(launches),
-        left_out=dict(selected.left_out),
+        left_out=dict(choice.left_out),
     )
     return Bundle(manifest, folder)
 
@@ -89,17 +89,17 @@ def _variant(
     binaries: Binaries,
     folder: Path,
 ) -> Variant:
-    stored = binaries.read(cell.key)
+    entry = binaries.read(cell.key)
     problem = None
-    if stored is None:
+    if entry is None:
         problem = _why_missing(record)
-    elif stored["unlaunchable"]:
-        problem = stored["unlaunchable"]
+    elif entry["unlaunchable"]:
+        problem = entry["unlaunchable"]
     binary = None
-    if stored is not None and problem is None:
-        plain = {name: stored[name] for name in Binary.__struct_fields__}
+    if entry is not None and problem is None:
+        plain = {name: entry[name] for name in Binary.__struct_fields__}
         binary = convert(plain, Binary)
-        (folder / binary.digest).write_bytes(base64.b64decode(stored["code"]))
+        (folder / binary.digest).write_bytes(base64.b64decode(entry["code"]))
     return Variant(cell.toolchain, cell.key, dict(config), grid, binary, problem)
 
 

@@ -1,4 +1,4 @@
-"""What the runner's findings mean: the state of each result, and what is slower. Pure functions."""
+"""From the runner's findings to the state of each result and to ratios of times. Pure functions."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _SPACING = {
 # square: a sum of several rounded terms may be off by more than one.
 _SPACINGS = 4.0
 # Beyond this multiple of the tolerance nearly any result would pass.
-_MOST_AMPLIFIED = 8.0
-_AMPLIFIED = "inputs that differ by one rounding change its results as much"
+_MOST_AMPLIFICATION_REASON = 8.0
+_AMPLIFICATION_REASON = "inputs that differ by one rounding change its results as much"
 # Timings below this ratio are everyday noise of code generation; above it people complain.
 SLOWER = 1.1
 # A ratio also has to exceed this many spreads of the same binary timed twice.
@@ -57,20 +57,20 @@ def tolerance(launch: BundledLaunch) -> float:
     return _SPACINGS * spacing(launch)
 
 
-def judge_launch(launch: BundledLaunch, findings: Json, ended: Mapping[int, str]) -> LaunchResult:
+def judge_launch(launch: BundledLaunch, findings: Json, deaths: Mapping[int, str]) -> LaunchResult:
     """Return a launch's results.
 
     Args:
         launch: The launch of the bundle.
         findings: The facts of the runner, `variants` by index among them.
-        ended: Why a binary ended the runner, by index.
+        deaths: Why a binary ended the runner, by index.
     """
     variants: Mapping[str, Json] = findings.get("variants", {})
     reference = _reference(variants)
     states = []
     for index, variant in enumerate(launch.variants):
         finding = variants.get(str(index), {})
-        states.append(_state(launch, variant, finding, ended.get(index), reference, findings))
+        states.append(_state(launch, variant, finding, deaths.get(index), reference, findings))
     wrong = _wrong(launch, [state for state, _ in states])
     results = []
     for index, (variant, (state, reason)) in enumerate(zip(launch.variants, states)):
@@ -107,14 +107,14 @@ def _state(
     launch: BundledLaunch,
     variant: Variant,
     finding: Json,
-    ended: str | None,
+    death: str | None,
     reference: int | None,
     findings: Json,
 ) -> tuple[State, str | None]:
     """Return the state of a binary's result, and the reason for any but a good one."""
     if variant.binary is None:
         return State.NOT_COMPARABLE, variant.problem
-    fault = ended
+    fault = death
     if finding.get("broken_guard") is not None:
         fault = f"it writes beyond its memory, beside storage {finding['broken_guard']}"
     if fault and launch.made_up:
@@ -133,8 +133,8 @@ def _state(
         if difference is None or is_first or not difference["differing"]:
             return State.SAME, None
         amplification = findings.get("amplification") or 0.0
-        if amplification > _MOST_AMPLIFIED:
-            return State.NOT_COMPARABLE, _AMPLIFIED
+        if amplification > _MOST_AMPLIFICATION_REASON:
+            return State.NOT_COMPARABLE, _AMPLIFICATION_REASON
         return State.ROUNDING, None
     if finding["not_finite"] or not (findings.get("inputs") or {}).get("is_finite"):
         return State.NOT_COMPARABLE, "its results are not finite under any inputs that were tried"
@@ -185,10 +185,10 @@ def _result(
 def _spread(variants: Mapping[str, Json]) -> float | None:
     """Return the relative difference of the medians of one binary that was timed twice."""
     twin = variants.get(_TWIN, {}).get("microseconds")
-    timed = [int(name) for name in variants if name != _TWIN and "microseconds" in variants[name]]
-    if not twin or not timed:
+    indices = [int(name) for name in variants if name != _TWIN and "microseconds" in variants[name]]
+    if not twin or not indices:
         return None
-    first = statistics.median(variants[str(min(timed))]["microseconds"])
+    first = statistics.median(variants[str(min(indices))]["microseconds"])
     return abs(float(first / statistics.median(twin)) - 1)
 
 
@@ -279,7 +279,7 @@ def summarise(
     operators: Sequence[Ratio],
     toolchains: Sequence[str],
 ) -> Iterator[ReleaseSummary]:
-    """Yield a summary of each release; that of the first has no ratios."""
+    """Yield a summary of each release; the first release has no ratios."""
     for toolchain in toolchains:
         results = [each for launch in launches for each in launch.results]
         own = [result for result in results if result.toolchain == toolchain]
@@ -289,7 +289,7 @@ def summarise(
         times = list(_times(launches, toolchains[0], toolchain))
         yield ReleaseSummary(
             toolchain=toolchain,
-            compared=len(ratios),
+            kernels=len(ratios),
             slower=sum(ratio.change == "slower" for ratio in ratios),
             faster=sum(ratio.change == "faster" for ratio in ratios),
             operators=len(own_operators),

@@ -29,8 +29,8 @@ def document_of(
 ) -> MeasureDocument:
     """Return the document of a bundle's findings on a card."""
     launches = []
-    for launch, found in zip(manifest.launches, findings):
-        launches.append(judge_launch(launch, found.facts, found.ended))
+    for launch, finding in zip(manifest.launches, findings):
+        launches.append(judge_launch(launch, finding.facts, finding.deaths))
     toolchains = manifest.toolchains
     kernels = tuple(kernel_ratios(launches, toolchains))
     operators = tuple(operator_ratios(launches, toolchains))

@@ -13,7 +13,7 @@ Microseconds = Annotated[float, Meta(ge=0)]
 
 
 class State(str, Enum):
-    """What a binary's result is beside those of the launch's other binaries."""
+    """The state of a binary's result beside those of the launch's other binaries."""
 
     SAME = "same"
     ROUNDING = "rounding"
@@ -89,7 +89,7 @@ class ReleaseSummary(JsonStruct, frozen=True):
     """A release beside the first one: counts, the geometric mean of ratios, the ratio of totals."""
 
     toolchain: ToolchainName
-    compared: Natural
+    kernels: Natural
     slower: Natural
     faster: Natural
     operators: Natural

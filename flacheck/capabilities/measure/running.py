@@ -31,13 +31,16 @@ _JOURNAL_BYTES = 1 << 30
 
 @dataclass
 class Findings:
-    """What the runner found of a launch: its facts, and why binaries ended the runner."""
+    """The runner's facts about a launch, and why binaries ended the runner."""
 
     facts: Json = field(default_factory=dict)
-    ended: dict[int, str] = field(default_factory=dict)
+    deaths: dict[int, str] = field(default_factory=dict)
 
     def to_json(self) -> Json:
-        return {"facts": self.facts, "ended": {str(each): self.ended[each] for each in self.ended}}
+        return {
+            "facts": self.facts,
+            "deaths": {str(each): self.deaths[each] for each in self.deaths},
+        }
 
 
 def run_bundle(
@@ -65,24 +68,24 @@ def run_launch(launch: BundledLaunch, bundle: Bundle, runner: CardRunner, seed: 
     """
     request = request_of(launch, bundle.folder, tolerance(launch), spacing(launch))
     skip = {index for index, each in enumerate(launch.variants) if each.binary is None}
-    ended: dict[int, str] = {}
+    deaths: dict[int, str] = {}
     hangs = 0
     while len(skip) < len(launch.variants):
         config = {"seed": seed, "skip": sorted(skip), "times": True}
         attempt = runner.measure(request, config)
         if attempt.outcome is Outcome.FINISHED:
-            return Findings(dict(attempt.facts), ended)
+            return Findings(dict(attempt.facts), deaths)
         if attempt.outcome in (Outcome.NOT_STARTED, Outcome.LOST):
             raise IncompleteError(f"the GPU is lost: {failure_of(attempt)}")
         index = _culprit(attempt, launch)
         if index is None or index in skip:
-            return Findings({"problem": failure_of(attempt)}, ended)
-        ended[index] = _cause(attempt)
+            return Findings({"problem": failure_of(attempt)}, deaths)
+        deaths[index] = _cause(attempt)
         skip.add(index)
         hangs += attempt.outcome is Outcome.TIMED_OUT
         if hangs >= _MOST_HANGS:
-            return Findings({"problem": "not tried: two binaries before it hung"}, ended)
-    return Findings({}, ended)
+            return Findings({"problem": "not tried: two binaries before it hung"}, deaths)
+    return Findings({}, deaths)
 
 
 def _culprit(attempt: Attempt, launch: BundledLaunch) -> int | None:
@@ -103,7 +106,7 @@ def _cause(attempt: Attempt) -> str:
     if attempt.outcome is Outcome.TIMED_OUT:
         return f"it had not ended after {LAUNCH_SECONDS:.0f} s"
     lines = attempt.log.strip().splitlines()
-    return lines[-1][:300] if lines else f"it ended the process ({attempt.signal})"
+    return lines[-1][:300] if lines else f"it deaths the process ({attempt.signal})"
 
 
 @dataclass
@@ -131,9 +134,9 @@ class MeasurementJournal:
         findings: dict[int, Findings] = {}
         for value in self._lines():
             with suppress(KeyError, TypeError, ValueError, AttributeError):
-                ended = {int(index): str(reason) for index, reason in value["ended"].items()}
+                deaths = {int(index): str(reason) for index, reason in value["deaths"].items()}
                 if 0 <= value["launch"] < count:
-                    findings[value["launch"]] = Findings(dict(value["facts"]), ended)
+                    findings[value["launch"]] = Findings(dict(value["facts"]), deaths)
         return findings
 
     def _lines(self) -> Iterator[Any]:

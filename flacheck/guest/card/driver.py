@@ -67,7 +67,7 @@ class Gpu:
         return values[0] if values else None
 
     def describe(self) -> Json:
-        """Return the facts of the GPU by which measurements are told apart."""
+        """Return the facts of the GPU that identify a measurement."""
         attributes = self._cuda.CUdevice_attribute
         prefix = "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY"
         capability = []
@@ -173,10 +173,10 @@ class Gpu:
         attribute.id = name
         return attribute
 
-    def record(self, work: Callable[[], None], count: int, flushed: tuple[int, int]) -> TimedGraph:
+    def record(self, work: Callable[[], None], count: int, area: tuple[int, int]) -> TimedGraph:
         """Return a graph of `count` launches that `work` makes, each timed by itself.
 
-        Memory at the address `flushed`, of that many bytes, is written before each, so that none
+        The memory `area`, an address and a number of bytes, is written before each, so that none
         finds its data in the GPU's cache.
         """
         events = []
@@ -187,7 +187,7 @@ class Gpu:
         self._call("cuStreamBeginCapture", self._stream, mode)
         try:
             for start, end in events:
-                self.clear(flushed[0], 0, flushed[1])
+                self.clear(area[0], 0, area[1])
                 self._call("cuEventRecordWithFlags", start, self._stream, _EXTERNAL)
                 work()
                 self._call("cuEventRecordWithFlags", end, self._stream, _EXTERNAL)

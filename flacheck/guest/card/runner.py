@@ -296,18 +296,18 @@ class _Trial:
         self._launch["variants"].append(self._launch["variants"][first])
         self._loaded[twin] = self._loaded_function(self._launch["variants"][first])
         names[TWIN] = twin
-        flushed = (self._buffers.allocate(_FLUSHED_BYTES), _FLUSHED_BYTES)
+        cache_area = (self._buffers.allocate(_FLUSHED_BYTES), _FLUSHED_BYTES)
         self._card.copy(self._work, self._before, self._layout.size)
         graphs: dict[str, TimedGraph] = {}
         total = 0.0
         for name, index in names.items():
             mark(f"time {index}")
             start = functools.partial(self._start, index)
-            graph = self._card.record(start, 1, flushed)
+            graph = self._card.record(start, 1, cache_area)
             microseconds = min(*self._card.replay(graph), *self._card.replay(graph))
             self._card.drop(graph)
             count = int(min(max(_GRAPH_MICROSECONDS / max(microseconds, 1), 1), _MOST_LAUNCHES))
-            graphs[name] = self._card.record(start, count, flushed)
+            graphs[name] = self._card.record(start, count, cache_area)
             total += microseconds * count
         rounds = int(min(max(_LONG_MICROSECONDS / total, _FEWEST_ROUNDS), _ROUNDS))
         times: dict[str, list[float]] = {name: [] for name in graphs}

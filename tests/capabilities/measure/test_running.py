@@ -117,7 +117,7 @@ def test_a_slower_release_is_named(runner: CardRunner, tmp_path: Path) -> None:
     ratios = [(each.toolchain, each.ratio, each.change) for each in document.operators]
     assert ratios[0] == ("triton==3.6.0", 1.1, "equal")
     summary = document.summaries[1]
-    assert (summary.compared, summary.slower, summary.faster) == (2, 1, 0)
+    assert (summary.kernels, summary.slower, summary.faster) == (2, 1, 0)
     assert (summary.geometric_mean, summary.total) == (1.2247, 1.1)
 
 
