@@ -114,21 +114,6 @@ def _check_formats(folder: Path, answered_count: int, cell_count: int) -> None:
         assert f"No answer yet: {answered_count} of {cell_count} cells are compiled." in report
 
 
-@pytest.mark.parametrize("kernels", [1, 3])
-def test_a_run_of_an_older_flacheck_is_partial_everywhere(tmp_path: Path, kernels: int) -> None:
-    """A run without a stored question is partial in the gate and the report."""
-    (tmp_path / "r.txt").write_text("triton==3.2.0\n")
-    records = [record(kernel=f"m:kernel{number}") for number in range(kernels)]
-    with Store.open(tmp_path / ".flacheck") as store:
-        store.add_many(store.begin_run({}, "seeds", {}), records)
-    outcome = flacheck("gate", "r.txt", cwd=tmp_path, COLUMNS="200")
-    assert outcome.returncode == 3
-    assert f"{kernels}/? cells of seeds on sm90 (the scan was stored by an older" in outcome.stdout
-    report = flacheck("report", cwd=tmp_path, COLUMNS="200").stdout
-    assert f"partial: {kernels}/? cells answered (the scan was stored by an older" in report
-    assert "triton==3.2.0" not in report
-
-
 def test_a_bisection_of_one_cell_makes_nothing_good(tmp_path: Path) -> None:
     """The gate does not count a bisection's record."""
     (tmp_path / "r.txt").write_text("triton==3.2.0\n")
