@@ -10,7 +10,7 @@ from typing import Any, Literal
 from flacheck.model.kernel import Kernel
 from flacheck.model.launch import Launch, LaunchJson
 from flacheck.model.values import Json, canonical, digest
-from flacheck.model.wire import JsonStruct, StoredCellKey, ToolchainName
+from flacheck.model.wire import CellKey, JsonStruct, ToolchainName
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ CellPart = Literal["package", "toolchain", "stage"]
 class CellDocument(JsonStruct, frozen=True):
     """The fields of a cell in JSON; `how` is the way the worker loads the kernel."""
 
-    key: StoredCellKey
+    key: CellKey
     kernel: str
     package: str | None
     how: Literal["corpus", "import", "stub", "cut", "unit"]

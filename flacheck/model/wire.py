@@ -17,9 +17,8 @@ NotEmpty = Annotated[str, Meta(min_length=1)]
 Code = Annotated[str, Meta(pattern=r"^FC[0-9]{3}$")]
 # A compiler at an exact version, `triton==3.6.0`.
 ToolchainName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]+==.+$")]
-# The digest of a cell; a store may hold shorter ones of an older flacheck.
+# The digest of a cell.
 CellKey = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
-StoredCellKey = Annotated[str, Meta(pattern=r"^[0-9a-f]{8,}$")]
 
 
 class JsonStruct(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,7 +1,7 @@
 """The outcome of each kernel in a comparison."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind
 from flacheck.model import Verdict
@@ -49,52 +49,42 @@ def tally_kernels(changes: Iterable[Difference]) -> KernelTally:
     by_kernel: dict[str, list[Difference]] = {}
     for change in changes:
         by_kernel.setdefault(change.kernel, []).append(change)
-    compiled_before: list[str] = []
-    failing: list[str] = []
-    refused_by_package: list[str] = []
-    not_launched: list[str] = []
-    not_reached: list[str] = []
-    waived_failures: list[str] = []
-    without_verdict: list[str] = []
-    not_tested: list[str] = []
-    new: list[str] = []
-    new_failing: list[str] = []
+    kernels: dict[str, list[str]] = {field.name: [] for field in fields(KernelTally)}
     for kernel, own in by_kernel.items():
-        kinds = {change.kind for change in own}
-        if kinds == {DifferenceKind.ONLY_TO}:
-            new.append(kernel)
-            if any(map(_fails_after, own)):
-                new_failing.append(kernel)
-        if kinds == {DifferenceKind.UNTESTED}:
-            not_tested.append(kernel)
-        if not any(_compiled_before(change) for change in own):
-            continue
-        compiled_before.append(kernel)
-        if any(change.counts_against for change in own):
-            failing.append(kernel)
-        elif kinds == {DifferenceKind.ONLY_FROM}:
-            if any(_is_refused(change) for change in own):
-                refused_by_package.append(kernel)
-            elif all((change.reason or "").startswith("capture cut") for change in own):
-                not_reached.append(kernel)
-            else:
-                not_launched.append(kernel)
-        elif DifferenceKind.REGRESSED in kinds:
-            waived_failures.append(kernel)
-        elif kinds != {DifferenceKind.UNTESTED} and not any(map(_compiles_after, own)):
-            without_verdict.append(kernel)
-    return KernelTally(
-        tuple(compiled_before),
-        tuple(failing),
-        tuple(refused_by_package),
-        tuple(not_launched),
-        tuple(not_reached),
-        tuple(waived_failures),
-        tuple(without_verdict),
-        tuple(not_tested),
-        tuple(new),
-        tuple(new_failing),
-    )
+        for name in _outcomes(own):
+            kernels[name].append(kernel)
+    return KernelTally(**{name: tuple(names) for name, names in kernels.items()})
+
+
+def _outcomes(changes: Sequence[Difference]) -> Iterator[str]:
+    """Yield the fields of a tally that list the kernel of some differences."""
+    kinds = {change.kind for change in changes}
+    if kinds == {DifferenceKind.ONLY_TO}:
+        yield "new"
+        if any(map(_fails_after, changes)):
+            yield "new_failing"
+    if kinds == {DifferenceKind.UNTESTED}:
+        yield "not_tested"
+    if not any(map(_compiled_before, changes)):
+        return
+    yield "compiled_before"
+    if any(change.counts_against for change in changes):
+        yield "failing"
+    elif kinds == {DifferenceKind.ONLY_FROM}:
+        yield _loss(changes)
+    elif DifferenceKind.REGRESSED in kinds:
+        yield "waived_failures"
+    elif kinds != {DifferenceKind.UNTESTED} and not any(map(_compiles_after, changes)):
+        yield "without_verdict"
+
+
+def _loss(changes: Sequence[Difference]) -> str:
+    """Return the field for a kernel that exists on the first side only."""
+    if any(map(_is_refused, changes)):
+        return "refused_by_package"
+    if all((change.reason or "").startswith("capture cut") for change in changes):
+        return "not_reached"
+    return "not_launched"
 
 
 def _is_refused(change: Difference) -> bool:
