@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from flacheck.errors import ToolchainError
 from flacheck.model import digest
 from flacheck.toolchains import cache
 
@@ -143,6 +144,14 @@ def find_damaged_file(folder: Path) -> str | None:
     if len(book) != before:
         cache.write_json(_BOOK, book)
     return wrong
+
+
+def damaged(toolchain: str, place: str) -> ToolchainError:
+    """Return the error for a toolchain whose installed files differ from its wheels'."""
+    return ToolchainError(
+        f"the files of {toolchain} in {place} were changed after its installation; run "
+        f"`flacheck toolchain remove {toolchain}`, and the next scan installs it anew"
+    )
 
 
 def is_altered(folder: Path, name: str) -> bool:

@@ -72,11 +72,7 @@ class Nvrtc:
         shelf = filling.fill(_folder(choice), lambda into: _download(choice, into))
         changed_file = identity.find_damaged_file(shelf.path)
         if changed_file:
-            raise ToolchainError(
-                f"the files of {choice.identity} in {shelf.path} were changed after its"
-                f" installation ({changed_file}); run `flacheck toolchain remove {choice.identity}`"
-                ", and the next scan installs it anew"
-            )
+            raise identity.damaged(choice.identity, f"{shelf.path} ({changed_file})")
         includes = [str(shelf.path / "nvidia" / name / "include") for name in _HEADERS]
         return Toolchain(
             name=NAME,

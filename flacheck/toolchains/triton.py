@@ -108,11 +108,7 @@ class Triton:
         shelf = filling.fill(folder(choice), lambda into: _download(choice, into))
         # Its keys identify the release; an edit after its installation would falsify them.
         if identity.is_altered(shelf.path, NAME):
-            raise ToolchainError(
-                f"the files of {choice.identity} in {shelf.path} were changed after its"
-                f" installation; run `flacheck toolchain remove {choice.identity}`, and the next"
-                " scan installs it anew"
-            )
+            raise identity.damaged(choice.identity, str(shelf.path))
         return _make_toolchain(choice, (str(shelf.path),))
 
 
