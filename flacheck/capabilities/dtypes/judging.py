@@ -265,20 +265,7 @@ class _Judgement:
 
     def _causes(self, events: Iterable[int]) -> list[int]:
         """Return the first promotions on the way that disappear without wide parameters."""
-        causes = []
-        waiting, visited_events = list(events), set()
-        while waiting:
-            number = waiting.pop()
-            if number in visited_events:
-                continue
-            visited_events.add(number)
-            promotion = self._run.promotions[number]
-            earlier = list(filter(self._is_avoidable, _events(promotion.wide)))
-            if earlier:
-                waiting += earlier
-            elif self._is_avoidable(number):
-                causes.append(number)
-        return sorted(set(causes))
+        return first_promotions(self._run, events, self._is_avoidable)
 
     def _is_avoidable(self, number: int) -> bool:
         """Return whether a promotion occurs in no reference run, or is by a table."""
@@ -384,8 +371,13 @@ def describe_promotion(
     )
 
 
-def first_promotions(run: ObservedRun, events: Iterable[int]) -> list[int]:
-    """Return the promotions on the way to some events that no earlier promotion led to."""
+def first_promotions(
+    run: ObservedRun, events: Iterable[int], counts: Callable[[int], bool] = lambda _: True
+) -> list[int]:
+    """Return the promotions on the way to some events that no earlier promotion led to.
+
+    Promotions that do not count are left out, and so is what led to them alone.
+    """
     first = []
     waiting, visited_events = list(events), set()
     while waiting:
@@ -393,10 +385,10 @@ def first_promotions(run: ObservedRun, events: Iterable[int]) -> list[int]:
         if number in visited_events:
             continue
         visited_events.add(number)
-        earlier = _events(run.promotions[number].wide)
+        earlier = list(filter(counts, _events(run.promotions[number].wide)))
         if earlier:
             waiting += earlier
-        else:
+        elif counts(number):
             first.append(number)
     return sorted(first)
 
