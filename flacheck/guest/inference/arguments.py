@@ -14,7 +14,7 @@ import torch
 
 from ..workers.values import TORCH_NAMES
 from . import objects, optimizers, usage
-from .operators import LAYER, Operator
+from .operators import FUNCTION, LAYER, Operator
 from .plans import CallPlan, Recipe
 from .shapes import SIZES, Shapes, Sizes, extents_of, has_usual_name, size_of
 
@@ -206,6 +206,10 @@ class Arguments:
             return torch.bool
         if _INTEGER_TENSOR.search(name) or _INTEGER_TENSOR.search(annotation):
             return torch.int64
+        if operator.kind == FUNCTION:
+            kind = usage.parameter_kinds(operator.source).get(name)
+            if kind == usage.INDICES:
+                return torch.int64
         return self.dtype
 
 

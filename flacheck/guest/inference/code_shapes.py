@@ -227,6 +227,11 @@ class _Shapes:
                 return
         shape, index, attribute = self._index(extent)
         symbol = self._symbol(name)
+        other, other_index, _ = self._index(name)
+        is_unnamed = shape is not None and index not in shape.names and not symbol
+        if other is not None and is_unnamed and index != other_index:
+            # `a.shape[1] == b.shape[0]`
+            other.names[other_index] = symbol = "D"
         if shape is not None and attribute != "stride" and symbol and set(symbol) != {"_"}:
             shape.names.setdefault(index, symbol)
 

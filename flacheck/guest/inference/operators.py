@@ -2,10 +2,12 @@
 
 import functools
 import inspect
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from ..pysource.functions import Function
+from . import usage
 
 FUNCTION, LAYER, METHOD, KERNEL = "function", "layer", "method", "kernel"
 # An example in a docstring, which makes its arguments itself.
@@ -53,7 +55,7 @@ class Operator:
             return self.parameters
         # Without `self`.
         parameters = tuple(inspect.signature(self.source).parameters.values())[1:]
-        return tuple(p for p in parameters if p.kind not in _VARIADIC)
+        return _with_annotations(self.source, [p for p in parameters if p.kind not in _VARIADIC])
 
 
 def parameters_of(thing: Function) -> tuple[inspect.Parameter, ...]:
@@ -62,4 +64,31 @@ def parameters_of(thing: Function) -> tuple[inspect.Parameter, ...]:
         parameters = inspect.signature(thing).parameters.values()
     except (ValueError, TypeError):
         return ()
-    return tuple(p for p in parameters if p.kind not in _VARIADIC)
+    return _with_annotations(thing, [p for p in parameters if p.kind not in _VARIADIC])
+
+
+def _with_annotations(
+    function: Function, parameters: Iterable[inspect.Parameter]
+) -> tuple[inspect.Parameter, ...]:
+    """Annotate parameters without an annotation by their usage in the function."""
+    parameters = tuple(parameters)
+    if not any(_needs_annotation(parameter) for parameter in parameters):
+        return parameters
+    if isinstance(function, type):
+        function = getattr(function, "__init__")  # noqa: B009
+    elif inspect.ismethod(function):
+        function = function.__func__
+    kinds: usage.Kinds = {}
+    if inspect.isfunction(function):
+        kinds = usage.parameter_kinds(inspect.unwrap(function))
+    result = []
+    for parameter in parameters:
+        if _needs_annotation(parameter) and parameter.name in kinds:
+            parameter = parameter.replace(annotation=kinds[parameter.name])
+        result.append(parameter)
+    return tuple(result)
+
+
+def _needs_annotation(parameter: inspect.Parameter) -> bool:
+    missing = inspect.Parameter.empty
+    return parameter.annotation is missing and parameter.default in (missing, None)

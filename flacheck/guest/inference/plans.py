@@ -24,7 +24,6 @@ class CallPlan:
         dtypes: dtypes of arguments by name.
         build: values of the arguments of a layer's or object's constructor.
         training: True for a call with gradients.
-        from_package: True if the package itself passed the values.
         is_repaired: True if the plan was changed after an error.
         sizes_from: the source of the sizes.
     """
@@ -37,7 +36,6 @@ class CallPlan:
     dtypes: dict[str, str] = field(default_factory=dict)
     build: dict[str, Any] = field(default_factory=dict)
     training: bool = True
-    from_package: bool = False
     is_repaired: bool = False
     sizes_from: str = ""
 

@@ -28,8 +28,8 @@ SIZES = {
     **dict.fromkeys(("NT", "E"), 8),
     **dict.fromkeys(("HQ", "S"), 16),
     **dict.fromkeys(("K", "V"), 128),
-    **dict.fromkeys(("M", "P", "BT"), 64),
-    **dict.fromkeys(("D", "C"), 256),
+    **dict.fromkeys(("M", "P", "BT", "C"), 64),
+    "D": 256,
     **dict.fromkeys(("T", "TQ", "L"), 512),
 }
 # Longer names of dimensions, with a symbol or a size; specific patterns come first.

@@ -7,6 +7,7 @@ The recorder writes the launches. `main` runs with one argument, a JSON object:
 - `modules` (the packages), `own` (all modules of the distribution, if they are listed),
 - `launchable` (the kernels that the package launches),
 - `package` (`name==version`), `packages` (folder → `name==version`),
+- `checkout` (the folder with the package's tests, or null),
 - `recipe` (a parsed recipe), `dtypes`, `sizes` (of models, see `real_sizes`),
 - `ops`, `kernels` (globs; of each kind that has some, only what can reach a match is called),
 - `seconds` (the budget in seconds of work, see `work`),
@@ -158,8 +159,8 @@ class _Capture:
         from .entry_points import find_operators
         from .kernel_references import KernelReferences
         from .narrowing import narrow
-        from .observed_calls import ObservedCalls
         from .operator_search import OperatorSearch
+        from .package_sizes import package_sizes
         from .real_sizes import RealSizes
         from .returned_functions import returned_operators
 
@@ -170,13 +171,13 @@ class _Capture:
         # A call leaves thousands of objects, and few of them in cycles.
         gc.set_threshold(_COLLECTED_AT_ONCE, *_OLDER_COLLECTIONS)
         gc.enable()
-        observed_calls = ObservedCalls(modules, operators)
         shapes = Shapes(recipe)
         sought: list[str] | None = None
         globs = config.get("ops") or (), config.get("kernels") or ()
         if any(globs):
             operators = narrow(operators, *globs, config["modules"])
             sought = sorted({kernel for operator in operators for kernel in operator.kernels})
+        own_sizes = package_sizes(modules, config.get("checkout"))
         # The arguments of functions whose modules no program can import are guesses.
         guessed_modules = frozenset(failures)
         caller = Caller(
@@ -184,7 +185,6 @@ class _Capture:
             recipe,
             self._recorder,
             self._trust,
-            observed_calls,
             guessed_modules,
         )
         search = OperatorSearch(
@@ -196,7 +196,7 @@ class _Capture:
             caller.work,
             functools.partial(returned_operators, KernelReferences(config["modules"])),
             self._kernels_alone,
-            RealSizes(config.get("sizes") or ()),
+            RealSizes([*own_sizes, *(config.get("sizes") or ())]),
         )
         search.run()
         self._show_progress("writing the launches")

@@ -16,7 +16,6 @@ from ..inference.shapes import Shapes
 from ..recorder.recorder import Recorder
 from .attempts import CaughtError, T, TooLong, attempt
 from .frontend_checks import FrontendChecks
-from .observed_calls import ObservedCalls
 from .returned_functions import local_functions
 from .seeding import reset_seeds
 from .trust import CallTrust, LaunchTrust, Rank
@@ -88,14 +87,12 @@ class Caller:
         recipe: Recipe,
         recorder: Recorder,
         trust: LaunchTrust,
-        observed_calls: ObservedCalls,
         guessed_modules: frozenset[str] = frozenset(),
     ) -> None:
         self.shapes = shapes
         self.recipe = recipe
         self._recorder = recorder
         self._trust = trust
-        self._observed_calls = observed_calls
         # The modules of functions whose launches are all made up.
         self._guessed_modules = guessed_modules
         self._checks = FrontendChecks(recorder, trust)
@@ -123,11 +120,6 @@ class Caller:
         return self._recorded_kernels
 
     @property
-    def trusted_kernels(self) -> frozenset[str]:
-        """The recorded kernels with a launch whose arguments the package computed."""
-        return self.recorded_kernels & self._trust.kernels_up_to(Rank.PASSED)
-
-    @property
     def refusals(self) -> dict[str, str]:
         """The kernels without an accepted launch, each with the front end's message."""
         return self._checks.refusals
@@ -138,10 +130,6 @@ class Caller:
             raise TooLong(f"made more than {_MAX_LAUNCHES} launches")
         if self.work() > self._work_limit:
             raise TooLong(f"launched more than {_MAX_WORK:g} s of work")
-
-    def observed_plans(self, operator: Operator) -> list[CallPlan]:
-        """Return the calls that the package itself made of an inner function."""
-        return list(self._observed_calls.plans(operator, self.recipe.plain(operator)))
 
     def call(
         self,
@@ -163,7 +151,7 @@ class Caller:
         stage, error = self._run_stages(operator, plan, arguments)
         has_guesses = arguments.has_guesses or operator.module in self._guessed_modules
         trust = CallTrust(
-            call_rank(operator, plan, _has_succeeded(stage, error)),
+            call_rank(operator, _has_succeeded(stage, error)),
             # What was found by trial and error is a guess, too.
             has_guesses or plan.is_repaired,
             arguments.has_guessed_constants or operator.module in self._guessed_modules,
@@ -175,7 +163,6 @@ class Caller:
         self._recorder.during = None
         launches = self._recorder.calls - launches_before
         new_kernels = self.recorded_kernels - kernels_before
-        self._observed_calls.end_call(_has_succeeded(stage, error))
         kernels = self._trust.end_call(trust)
         return CallResult(launches, new_kernels, stage, error, refusal, kernels, self._functions)
 
@@ -343,7 +330,7 @@ def _tensors(result: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(element)
 
 
-def call_rank(operator: Operator, plan: CallPlan, succeeded: bool) -> Rank:
+def call_rank(operator: Operator, succeeded: bool) -> Rank:
     """Return how far the arguments of a call's launches are trusted."""
     if operator.kind == KERNEL:
         return Rank.ALONE
@@ -355,4 +342,4 @@ def call_rank(operator: Operator, plan: CallPlan, succeeded: bool) -> Rank:
         return Rank.LAYER
     if operator.outer:
         return Rank.SHARED if operator.shared else Rank.OUTER
-    return Rank.PASSED if plan.from_package else Rank.INNER
+    return Rank.INNER

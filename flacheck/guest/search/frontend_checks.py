@@ -15,7 +15,6 @@ from ..engine.messages import Kernel
 from ..recorder import frontend
 from ..recorder.recorder import Recorder
 from .trust import LaunchTrust
-from .unrolled_loops import unrolled_loop
 
 # Checks of one kernel in calls of one dtype: if none succeeded by then, others probably fail, too.
 _MAX_CHECKS = 64
@@ -130,9 +129,6 @@ class FrontendChecks:
             self._is_set_up = True
             frontend.set_up()
         self._check_counts[self._counter_key(kernel)] += 1
-        loop = unrolled_loop(function.src, arguments)
-        if loop is not None:
-            return loop
         return frontend.argument_error(self._recorder.refusal(function, arguments))
 
 

@@ -17,8 +17,6 @@ from .variations import Variations
 # Calls without success: of an operator's first plan, and of its variants.
 _PLAIN_TRIES = 14
 _VARIANT_TRIES = 2
-# Calls of a plan that the package passed: the first may be refused for its gradient.
-_OBSERVED_TRIES = 2
 # A slow machine may take this multiple of the budget in CPU seconds.
 _MAX_SLOWDOWN = 3.0
 _MAX_FAILURES = 6
@@ -184,9 +182,16 @@ class OperatorSearch:
         if success is None and operator.kind != LAYER:
             return
         variations = self._variations(operator)
-        for variant in (*variations.usual(base), *variations.sizes(base)):
-            if not self._is_covered(operator, variant):
+        for variant in variations.usual(base):
+            # Layers pass lengths and states to operators that were called with them before.
+            if operator.kind != LAYER or not self._is_covered(operator, variant):
                 self._call_with_repairs(operator, variant, _VARIANT_TRIES)
+        for variant in variations.sizes(base):
+            if not self._is_covered(operator, variant):
+                self._call_with_repairs(operator, variant, 1)
+        if self._missing_kernels(operator):
+            inference = base.with_changes("inference", training=False)
+            self._call_with_repairs(operator, inference, 1)
 
     def _is_covered(self, operator: Operator, variant: CallPlan) -> bool:
         """Return True if other calls made the variant's launches of all kernels of an operator."""
@@ -196,15 +201,7 @@ class OperatorSearch:
         return launched_kernels <= self._kernels_by_variant[variant.label]
 
     def _call_inner(self, operator: Operator) -> None:
-        """Call an inner operator as the package calls it, and plainly for missing kernels."""
-        # Arguments that callers in the package pass are more likely than inferred ones.
-        if operator.kernels - self._caller.trusted_kernels:
-            for plan in self._caller.observed_plans(operator):
-                success = self._call_with_repairs(operator, plan, _OBSERVED_TRIES)
-                if success is not None:
-                    for variant in self._variations(operator).usual(success):
-                        if not self._is_covered(operator, variant):
-                            self._call_with_repairs(operator, variant, 1)
+        """Call an inner operator for missing kernels."""
         if self._missing_kernels(operator):
             self._call_plain(operator)
 
@@ -214,6 +211,8 @@ class OperatorSearch:
         plan = self._recipe.plain(operator).with_changes(sizes=sizes, training=False)
         success = self._call_with_repairs(operator, plan, _PLAIN_TRIES)
         base = success or self._furthest_plans.get(operator.name, plan)
+        if self._missing_kernels(operator):
+            base = self._repair_kinds(operator, base)
         for variant in self._variations(operator).other_values(base):
             if self._is_time_over() or not self._missing_kernels(operator):
                 break
@@ -223,6 +222,31 @@ class OperatorSearch:
                 sizes = {**success.sizes, **each.sizes}
                 larger = success.with_changes(sizes=sizes, sizes_from=each.source)
                 self._call_with_repairs(operator, larger, 1)
+
+    def _repair_kinds(self, operator: Operator, plan: CallPlan) -> CallPlan:
+        """Return a plan with kinds of arguments that lead furthest into a kernel's code.
+
+        A kernel does not tell what its pointers point to, but Triton's front end refuses sums of
+        floats as addresses or bounds of loops.
+        """
+        reached = _refused_line(self._call(operator, plan, self._dtypes[0]))
+        tries = _MAX_CALLS
+        while reached is not None and tries:
+            furthest = reached
+            for changed_plan in self._variations(operator).other_kinds(plan):
+                if self._is_time_over() or not tries:
+                    break
+                tries -= 1
+                line = _refused_line(self._call(operator, changed_plan, self._dtypes[0]))
+                if line is None:
+                    return changed_plan
+                if line > furthest:
+                    furthest, plan = line, changed_plan
+                    break
+            else:
+                break
+            reached = furthest
+        return plan
 
     def _call_with_repairs(self, operator: Operator, plan: CallPlan, tries: int) -> CallPlan | None:
         """Return the first successful one of a plan and the repairs that its errors suggest.
@@ -320,3 +344,10 @@ def _is_worth_repeating(operator: Operator, plan: CallPlan, result: CallResult) 
     if result.new_kernels:
         return True
     return result.refusal is not None and plan.label == "plain" and not plan.dtypes
+
+
+def _refused_line(result: CallResult) -> int | None:
+    """Return the line of a kernel that the front end refused, None for an accepted launch."""
+    if result.refusal is not None:
+        return int(result.refusal.lines[-1])
+    return 0 if result.error is not None else None

@@ -1,5 +1,6 @@
 """The sizes of models at which operators are called, and a small grid of others."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +8,10 @@ from typing import Any
 from ..inference.shapes import SIZES
 
 GRID = "the size grid"
+# The names of the package's own sources begin so.
+OWN = "the package's"
+# Head sizes of the package's own sources.
+_MAX_OWN = 2
 # Head sizes of keys and values. Operators are called first with those in `SIZES`, the commonest.
 # Of the lengths one is no multiple of a block, and one is a long context: some kernels have a block
 # for all positions.
@@ -19,7 +24,7 @@ _HEADS: tuple[Mapping[str, int], ...] = (
 )
 # A kernel that is launched alone has small sizes first.
 _HEADS_ALONE: tuple[Mapping[str, int], ...] = ({"K": 128, "V": 128}, {"K": 256, "V": 256})
-_WIDTHS: tuple[Mapping[str, int], ...] = ({"D": 4096, "C": 4096}, {"D": 2048, "C": 2048})
+_WIDTHS: tuple[Mapping[str, int], ...] = ({"D": 4096}, {"D": 2048})
 _COMPARED_HEADS = ("K", "V")
 _COMPARED_WIDTHS = ("D",)
 
@@ -52,12 +57,23 @@ class RealSizes:
         alone: further sizes for kernels that are launched alone.
     """
 
-    def __init__(self, models: Iterable[Mapping[str, Any]] = ()) -> None:
-        self._models = list(models)
+    def __init__(self, named: Iterable[Mapping[str, Any]] = ()) -> None:
+        """Arrange sizes by their sources: those of the package itself come first, then models."""
+        self._named_sizes = list(named)
         self.first = self._source(SIZES, _COMPARED_HEADS)
-        self.heads = self._named(_HEADS, _COMPARED_HEADS)
+        self.heads = self._named([*_HEADS, *self._own_heads()], _COMPARED_HEADS)
         self.widths = self._named(_WIDTHS, _COMPARED_WIDTHS)
         self.alone = self._named(_HEADS_ALONE, _COMPARED_HEADS)
+
+    def _own_heads(self) -> list[Mapping[str, int]]:
+        """Return the commonest head sizes of the package itself that the others lack."""
+        present = {(sizes["K"], sizes["V"]) for sizes in (SIZES, *_HEADS)}
+        counts: Counter[tuple[int, int]] = Counter()
+        for row in self._named_sizes:
+            heads = row["sizes"].get("K"), row["sizes"].get("V")
+            if str(row["name"]).startswith(OWN) and heads not in present and None not in heads:
+                counts[heads] += 1
+        return [{"K": key, "V": value} for (key, value), _ in counts.most_common(_MAX_OWN)]
 
     def _named(
         self, tables: Iterable[Mapping[str, int]], compared: Sequence[str]
@@ -65,8 +81,8 @@ class RealSizes:
         return [NamedSizes(self._source(sizes, compared), sizes) for sizes in tables]
 
     def _source(self, sizes: Mapping[str, int], compared: Sequence[str]) -> str:
-        """Return the first model with the sizes of the compared dimensions, else the grid."""
-        for model in self._models:
-            if all(model["sizes"].get(symbol) == sizes[symbol] for symbol in compared):
-                return str(model["name"])
+        """Return the first source with the sizes of the compared dimensions, else the grid."""
+        for row in self._named_sizes:
+            if all(row["sizes"].get(symbol) == sizes[symbol] for symbol in compared):
+                return str(row["name"])
         return GRID

@@ -50,6 +50,9 @@ class Repairs:
         # A name after a dot is an attribute of something else.
         mentioned = _mentioned(self._operator.takes, text, ".")
         plans: list[CallPlan] = []
+        if mentioned and re.search(r"float32|fp32", error.text):
+            dtypes = {parameter.name: "fp32" for parameter in mentioned}
+            plans.append(plan.with_changes(dtypes=dtypes))
         for parameter in mentioned:
             plans += self._change_argument(plan, parameter)
         if self._operator.is_built:

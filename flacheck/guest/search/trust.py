@@ -29,12 +29,10 @@ class Rank(enum.IntEnum):
     OUTER = 2
     # An outer operator that functions of its package call, too.
     SHARED = 3
-    # An inner function, with arguments that the package passed to it.
-    PASSED = 4
-    INNER = 5
-    FAILED = 6
+    INNER = 4
+    FAILED = 5
     # A kernel without its host function, with arguments that its own code implies.
-    ALONE = 7
+    ALONE = 6
 
 
 # How a launch was made, in the words of a launches file.
@@ -43,7 +41,6 @@ _CALL_NAMES = {
     Rank.LAYER: "layer",
     Rank.OUTER: "plain call",
     Rank.SHARED: "plain call",
-    Rank.PASSED: "inner function",
     Rank.INNER: "inner function",
     Rank.FAILED: "failed call",
     Rank.ALONE: "alone",
@@ -89,9 +86,8 @@ class LaunchTrust:
     def __init__(self, recorder: Recorder) -> None:
         # The launches since the last end of a call, in their order.
         self._launches_of_call: dict[str, None] = {}
-        # The most trusted call of each launch, and the best rank of each kernel.
+        # The most trusted call of each launch.
         self._calls: dict[str, CallTrust] = {}
-        self._best_ranks: dict[str, Rank] = {}
         self._kernels_of_call: set[str] = set()
         # Launches of at least one call without inferred arguments.
         self._certain: set[str] = set()
@@ -111,15 +107,9 @@ class LaunchTrust:
         """Note the kernel of the latest launch."""
         self._kernels_of_call.add(kernel)
 
-    def kernels_up_to(self, rank: Rank) -> set[str]:
-        """Return the kernels with a launch of at least this trust."""
-        return {kernel for kernel, best in self._best_ranks.items() if best <= rank}
-
     def end_call(self, call: CallTrust) -> frozenset[str]:
         """Rank the launches since the last end of a call and return their kernels."""
         kernels = frozenset(self._kernels_of_call)
-        for kernel in self._kernels_of_call:
-            self._best_ranks[kernel] = min(call.rank, self._best_ranks.get(kernel, call.rank))
         for identity in self._launches_of_call:
             if call.rank < self._rank(identity) or identity not in self._calls:
                 self._calls[identity] = call

@@ -9,14 +9,16 @@ from ..inference.arguments import (
     is_tensor,
 )
 from ..inference.code_shapes import Dimensions
-from ..inference.operators import LAYER, Operator
+from ..inference.operators import Operator
 from ..inference.plans import CallPlan, Plans
 from ..inference.shapes import Shapes
 from .real_sizes import RealSizes
 from .repairs import pack_sequences
 
-# Layers use another kernel for sequences as short as this.
-_SHORT = {"T": 32, "TQ": 32, "L": 32}
+# Dtypes of a lone kernel's pointers: indices, lengths, addresses, masks, and sums.
+_OTHER_DTYPES = ("i32", "i64", "i8", "i1", "fp32")
+# A number that is half of the others, such as that of a packed dimension.
+_OTHER_SIZE = 32
 # Inference decodes one token at a time, and operators with a state have kernels for it.
 _ONE_TOKEN = {"T": 1, "TQ": 1, "L": 1}
 # Dimensions that count heads: the last dimension of their tensors is a head size.
@@ -49,13 +51,10 @@ class Variations:
         if has_states:
             yield stateful
             yield base.with_changes("one token", sizes=_ONE_TOKEN, training=False)
-            yield stateful.with_changes("one token, states", sizes=_ONE_TOKEN, training=False)
         if lengths:
             yield pack_sequences(base, *lengths).with_changes("packed")
             if has_states:
                 yield pack_sequences(stateful, *lengths).with_changes("packed, states")
-        if self._operator.kind == LAYER:
-            yield base.with_changes("short, inference", sizes=_SHORT, training=False)
 
     def sizes(self, base: CallPlan) -> Plans:
         """Yield the plan at the other real sizes of the dimensions that the operator has."""
@@ -80,6 +79,19 @@ class Variations:
             if not is_length(parameter) and not self._is_tensor(parameter):
                 for value in choices(parameter):
                     yield base.with_changes(f"{name}={value}", values={name: value})
+
+    def other_kinds(self, base: CallPlan) -> Plans:
+        """Yield plans in which one tensor or all have another dtype, or a number another size."""
+        tensors = [each.name for each in self._operator.takes if self._is_tensor(each)]
+        for dtype in _OTHER_DTYPES:
+            for name in tensors:
+                if base.dtypes.get(name) != dtype:
+                    yield base.with_changes(f"{name} in {dtype}", dtypes={name: dtype})
+            yield base.with_changes(f"all in {dtype}", dtypes=dict.fromkeys(tensors, dtype))
+        for parameter in self._operator.takes:
+            if parameter.annotation == "int" and parameter.name not in base.values:
+                label = f"{parameter.name}={_OTHER_SIZE}"
+                yield base.with_changes(label, values={parameter.name: _OTHER_SIZE})
 
     def _packed_lengths(self) -> list[Parameter]:
         """Return the parameters for offsets of packed sequences on the GPU."""

@@ -377,6 +377,7 @@ def driver_config(scratch: Path, job: CaptureJob) -> Json:
         "launchable": _launchable_kernels(package.path, package.modules),
         "package": package.identity,
         "packages": {package.path: package.identity},
+        "checkout": str(job.suite) if job.suite is not None else None,
         "recipe": recipe_of(package.name),
         "dtypes": ["bf16", "fp16", "fp32"],
         "sizes": _model_sizes(),

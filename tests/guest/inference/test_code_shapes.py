@@ -139,3 +139,13 @@ def test_what_is_copied_under_another_name_is_followed() -> None:
         "rows": "indices"
     }
     assert dimensions(copy)["indices"] == ("T", "D")
+
+
+def multiplying(a, b):  # type: ignore[no-untyped-def]
+    assert a.shape[1] == b.shape[0], "Incompatible dimensions"
+    return launch(a.stride(1), b.stride(1))
+
+
+def test_equal_dimensions_of_two_tensors_have_one_name() -> None:
+    """The inner dimension of a product is that of both matrices."""
+    assert dimensions(multiplying) == {"a": ("T", "D"), "b": ("D", "D")}

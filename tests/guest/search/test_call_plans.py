@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import replace
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from flacheck.guest.inference.operators import FUNCTION, Operator, parameters_of
 from flacheck.guest.inference.plans import CallPlan, Recipe
 from flacheck.guest.inference.shapes import Shapes
 from flacheck.guest.search.attempts import CaughtError, TooLong, attempt
-from flacheck.guest.search.observed_calls import ObservedCalls
 from flacheck.guest.search.real_sizes import RealSizes
 from flacheck.guest.search.repairs import Repairs
 from flacheck.guest.search.variations import Variations
@@ -106,12 +104,11 @@ def test_usual_variants_pack_sequences_and_ask_for_states(variations: Variations
     assert list(plans) == [
         "states",
         "one token",
-        "one token, states",
         "packed",
         "packed, states",
     ]
     assert plans["one token"].sizes["T"] == 1
-    assert plans["one token, states"].values == {"output_final_state": True}
+    assert plans["one token"].values == {}
     assert plans["packed, states"].values == {"output_final_state": True}
     assert plans["packed, states"].include == {"cu_seqlens"}
     assert plans["packed"].sizes == {"B": 1, "N": 3}
@@ -121,6 +118,7 @@ def test_usual_variants_pack_sequences_and_ask_for_states(variations: Variations
     ("message", "plan"),
     [
         ("weight must be given", CallPlan(include=frozenset({"weight"}))),
+        ("x must be float32", CallPlan(dtypes={"x": "fp32"})),
         ("output_final_state is off", CallPlan(values={"output_final_state": True})),
     ],
 )
@@ -135,22 +133,6 @@ def test_an_argument_that_is_refused_is_left_out(repairs: Repairs) -> None:
     error = CaughtError("ValueError", "weight is not supported", (), "")
     plan = CallPlan(include=frozenset({"weight"}))
     assert repairs.after_error(plan, "forward", error)[0] == CallPlan(is_repaired=True)
-
-
-def test_an_inner_function_is_called_as_its_package_calls_it() -> None:
-    """With the arguments of calls that succeeded; sizes and dtypes are described, not kept."""
-    inner = replace(OPERATOR, name="shop:inner", outer=False)
-    module = ModuleType("shop")
-    module.inner = inner.call  # type: ignore[attr-defined]
-    calls_seen = ObservedCalls([module], [inner])
-    module.inner(torch.zeros(2, 3), mode="parallel")
-    calls_seen.end_call(succeeded=True)
-    module.inner(torch.zeros(4, 3))
-    calls_seen.end_call(succeeded=False)
-    (plan,) = calls_seen.plans(inner, CallPlan(values={"mode": "chunk"}))
-    assert plan.values == {"x": {"shape": (2, 3), "of": "fp32"}, "mode": "chunk"}
-    assert plan.from_package
-    assert plan.label == "as the package calls it, 1"
 
 
 def test_an_attempt_ends_with_a_value_or_an_error() -> None:

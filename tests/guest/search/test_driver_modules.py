@@ -115,6 +115,17 @@ def test_a_module_in_a_package_that_raises_is_imported_itself(package: Writer) -
     assert hasattr(sys.modules[f"{NAME}.inner.kernels"], "kernel")
 
 
+def test_a_name_that_a_module_lacks_has_a_stand_in(package: Writer) -> None:
+    """The module's own kernels are found, its error stays, and the other module is as it was."""
+    kernel = "class triton:\n    jit = staticmethod(lambda f: f)\n@triton.jit\ndef kernel(x): ...\n"
+    imports = f"from {NAME}.helpers import present, removed\n"
+    package({"helpers.py": "present = 1\n", "kernels.py": imports + kernel})
+    modules, failures = load_names()
+    assert modules == [NAME, f"{NAME}.helpers", f"{NAME}.kernels"]
+    assert failures[f"{NAME}.kernels"].startswith("ImportError: cannot import name 'removed'")
+    assert not hasattr(sys.modules[f"{NAME}.helpers"], "removed")
+
+
 def test_an_absent_package_may_export_triton(
     package: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,13 +65,6 @@ class Caller:
         self.calls: list[tuple[str, str, str]] = []
         self._ending = ending
 
-    @property
-    def trusted_kernels(self) -> frozenset[str]:
-        return self.recorded_kernels
-
-    def observed_plans(self, operator: Operator) -> list[CallPlan]:
-        return []
-
     def call(self, operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
         self.calls.append((operator.name[2:], plan.label, dtype))
         result = self._ending(operator, plan, dtype)
