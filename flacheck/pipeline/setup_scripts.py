@@ -58,7 +58,7 @@ class Machine:
 # The usual one first: an error there is the project's.
 MACHINES = (
     Machine("an H100", (9, 0), build_stand_ins.USUAL_TOOLKIT),
-    Machine("a B200", (10, 0), build_stand_ins.USUAL_TOOLKIT),
+    Machine("a B200", (10, 0), "12.8.93"),
     Machine("an A100", (8, 0), "12.4.131"),
 )
 
@@ -113,7 +113,7 @@ def read(file: Path, root: Path) -> ScriptBuild:
         elif new:
             warnings.append(_machine_warning(file, machine, list(new)))
         units |= new
-        if not units:
+        if not units and not answer.error:
             # Most scripts have no extension on any machine.
             break
     by_file = sorted(units.values(), key=lambda unit: unit.file)

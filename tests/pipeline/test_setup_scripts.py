@@ -118,7 +118,7 @@ def test_units_of_every_machine_are_listed(tmp_path: Path) -> None:
         ("b.cu", False, False),
     ]
     assert build.warnings == (
-        "setup.py: on a B200 with CUDA 13.0 it compiles other units or flags (b.cu); those of all "
+        "setup.py: on a B200 with CUDA 12.8 it compiles other units or flags (b.cu); those of all "
         "machines are listed",
         "setup.py: on an A100 with CUDA 12.4 it compiles other units or flags (a.cu); those of all "
         "machines are listed",
@@ -153,6 +153,19 @@ def test_a_handler_gets_the_error_that_it_expects(tmp_path: Path) -> None:
         "setup(ext_modules=[CUDAExtension('m', ['a.cu'], define_macros=macros)])",
     )
     assert {"MISSING", "RAISED"} <= set(build.units[0].defines)
+
+
+def test_an_error_on_one_machine_leaves_the_others(tmp_path: Path) -> None:
+    """A script may download a toolkit unless it has its own, and there is no network."""
+    build = script(
+        tmp_path,
+        "text = subprocess.check_output([CUDA_HOME + '/bin/nvcc', '-V'], text=True)",
+        "if 'release 12.8' not in text: missing_download()",
+        ONE,
+    )
+    assert [unit.file for unit in build.units] == ["a.cu"]
+    assert "ends with an error (NameError" in build.warnings[0]
+    assert "on a B200 with CUDA 12.8" in build.warnings[1]
 
 
 @pytest.mark.usefixtures("one_machine")
