@@ -106,7 +106,7 @@ SHARED = {
 
 # Lines of Python that the product and its tests may have. Who raises one says why in the same
 # commit; the plan is 81,000 and 50,000.
-LINES = {"flacheck": 89_000, "tests": 60_100}
+LINES = {"flacheck": 89_050, "tests": 60_100}
 
 
 @functools.cache

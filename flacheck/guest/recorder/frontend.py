@@ -31,6 +31,15 @@ def argument_error(error: Exception | None) -> Exception | None:
     return error
 
 
+def is_about_none(error: BaseException | None) -> bool:
+    """Return True if the root of an error is the lookup of an attribute of None."""
+    while error is not None:
+        if isinstance(error, AttributeError) and error.name is not None and error.obj is None:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def last_message(error: BaseException) -> str:
     """Return the last line of the message of an error's root cause."""
     while error.__cause__ is not None:

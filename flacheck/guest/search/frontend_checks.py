@@ -44,6 +44,7 @@ class FrontendChecks:
         self._trust = trust
         trust.is_refused = self._is_refused
         trust.is_accepted = self._is_accepted
+        trust.is_refused_for_none = self._is_refused_for_none
         # The forms of launches by their identities.
         self._forms: dict[str, _LaunchForm] = {}
         recorder.on_arrival = self._add_launch
@@ -81,6 +82,10 @@ class FrontendChecks:
     def _is_refused(self, identity: str) -> bool:
         form = self._forms.get(identity, ("", ""))
         return self._errors.get(form) is not None
+
+    def _is_refused_for_none(self, identity: str) -> bool:
+        form = self._forms.get(identity, ("", ""))
+        return frontend.is_about_none(self._errors.get(form))
 
     def _is_accepted(self, identity: str) -> bool:
         form = self._forms.get(identity, ("", ""))

@@ -81,6 +81,7 @@ class LaunchTrust:
         latest: the identity of the launch that was written last.
         is_refused: returns True for a launch that Triton's front end refuses.
         is_accepted: returns True for a launch that it was asked about and accepts.
+        is_refused_for_none: returns True for a launch whose None the kernel does not take.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -98,6 +99,7 @@ class LaunchTrust:
         self.latest = ""
         self.is_refused: Callable[[str], bool] = lambda identity: False
         self.is_accepted: Callable[[str], bool] = lambda identity: True
+        self.is_refused_for_none: Callable[[str], bool] = lambda identity: False
 
     def _add_launch(self, identity: str) -> None:
         self._launches_of_call[identity] = None
@@ -202,11 +204,14 @@ class LaunchTrust:
     def _is_made_up(self, identity: str) -> bool:
         """Return True for a launch alone, or one that may depend on constants that nobody gave.
 
-        A launch that the front end refuses may have inferred tensors of a wrong dtype.
+        A launch that the front end refuses may have inferred tensors of a wrong dtype. A None that
+        a public operator passes is its own.
         """
         if identity in self._certain:
             return False
-        return identity not in self._computed or self.is_refused(identity)
+        if identity not in self._computed or not self.is_refused(identity):
+            return identity not in self._computed
+        return self._rank(identity) > Rank.OUTER or not self.is_refused_for_none(identity)
 
     def _rank(self, identity: str) -> Rank:
         if identity not in self._calls:

@@ -188,3 +188,19 @@ def test_a_launch_that_was_not_checked_does_not_displace_a_refused_one(drive: Dr
     drive.witness.is_accepted = lambda identity: False
     _, *launches = drive.sift()
     assert [line["launch"]["args"]["n"]["int"] for line in launches] == [1, 2]
+
+
+def test_a_none_that_a_public_operator_passes_is_evidence(drive: Drive) -> None:
+    """The kernel takes a tensor there; an inner function's callers may pass one."""
+    drive.launch(Rank.OUTER, "m:public", is_guess=True, h=None)
+    with_none = {drive.witness.latest}
+    drive.launch(Rank.INNER, "m:inner", h=None)
+    with_none.add(drive.witness.latest)
+    drive.witness.is_refused = with_none.__contains__
+    drive.witness.is_accepted = lambda identity: False
+    drive.witness.is_refused_for_none = with_none.__contains__
+    _, *launches = drive.sift()
+    assert [(line["kernel"], line["made_up"]) for line in launches] == [
+        ("m:public", False),
+        ("m:inner", True),
+    ]
