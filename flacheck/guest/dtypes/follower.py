@@ -165,6 +165,7 @@ class Follower:
         try:
             result = function(*args, **kwargs)
         except Exception as error:
+            # An operation of torch raises errors of many classes.
             self.record.rejection = (error, list(_operands(args, kwargs)))
             raise
         finally:

@@ -316,6 +316,7 @@ def attempt_of(
     try:
         answer.update(worker.run(request, mark))
     except BaseException as error:
+        # The compiler's error is the answer, an exit or an interrupt of it, too.
         traceback.print_exc()
         answer["outcome"], answer["exception"] = "raised", exception_chain(error)
         answer["host_error"] = host_error(error)

@@ -159,6 +159,7 @@ class Shortcut:
         try:
             result = self._on_meta(operator, args, kwargs)
         except Exception:
+            # The operation runs in full in its place, and raises its own error.
             return None
         if result.dtype.is_complex:
             return None

@@ -69,6 +69,7 @@ def _evaluate_annotation(operator: Operator, parameter: inspect.Parameter) -> An
         scope = vars(sys.modules[operator.module])
         return eval(annotation, {**vars(typing), **scope})
     except Exception:
+        # An annotation is a stranger's expression.
         return None
 
 

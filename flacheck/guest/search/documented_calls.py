@@ -32,6 +32,7 @@ def _as_operator(operator: Operator, text: str) -> Operator:
             try:
                 exec(example, scope)
             except Exception as error:
+                # An example is a stranger's code.
                 errors.append(error)
         values = [value for name, value in scope.items() if name not in names]
         if errors and not values:

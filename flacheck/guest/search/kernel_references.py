@@ -48,6 +48,7 @@ def _attribute(value: Any, name: str) -> Any:
     try:
         return getattr(value, name, None)
     except Exception:
+        # A package's property may raise anything.
         return None
 
 

@@ -138,6 +138,7 @@ class OperatorSearch:
         try:
             generator(operator)
         except Exception as error:
+            # One operator must not end the capture of the others.
             message = f"flacheck failed: {type(error).__name__}: {error}"
             failures = self._report_entry(operator)["failures"]
             failures.setdefault("driver", message[:_MAX_MESSAGE])

@@ -275,6 +275,7 @@ def _exports(module_name: str, failures: list[str]) -> Iterator[tuple[str, Any]]
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
+        # A module of a package may raise anything.
         failures.append(f"{module_name}: {type(error).__name__}: {error}")
         return
     for name, value in vars(module).items():
@@ -362,6 +363,7 @@ def _run(operator: Callable[..., Any], arguments: Json) -> tuple[list[Any], str 
     try:
         _backward(outputs)
     except Exception as error:
+        # A backward pass of a package may raise anything.
         lines = str(error).strip().splitlines() or [""]
         return outputs, f"{type(error).__name__}: {lines[0]}"
     return [output.detach() for output in outputs], None
