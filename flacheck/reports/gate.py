@@ -280,7 +280,8 @@ def _annotations(result: Gate, strict: bool) -> Iterator[document.Annotation]:
         head = f"{result.compiler.spoken}: {phrases.where(group)}"
         text = "\n".join((head, group.line, *phrases.instantiations(group)))
         if group.code in RULES:
-            text += f"\n{RULES[group.code].cause} {RULES[group.code].remedy}"
+            texts = phrases.texts_of(group)
+            text += f"\n{texts.cause} {texts.remedy}"
         failing = list(map(short, group.toolchains))
         yield from _annotate_pins(result, failing, "error", phrases.title_of(group.code), text)
     for advisory, releases in _releases_by_advisory(result).items():

@@ -21,6 +21,8 @@ from flacheck.evidence.analysis.untested_cells import UntestedGroup
 from flacheck.pipeline.fallbacks.constexprs import HOST
 from flacheck.reports.document import Heading, Item, Labelled, Paragraph, Part, Tone
 from flacheck.rules import RULES
+from flacheck.rules.base import RuleVariant
+from flacheck.rules.context import of_cell
 
 # The number of list entries in a report for people; JSON has them all.
 MAX_ITEMS = 20
@@ -155,7 +157,8 @@ def failures(groups: Iterable[SignatureGroup]) -> Iterator[Part]:
             yield Item(group.line or "no message", notes=notes, code=True)
         yield from rest(len(alike), "signature")
         if code in RULES:
-            yield Labelled((("cause", RULES[code].cause), ("remedy", RULES[code].remedy)))
+            texts = texts_of(alike[0])
+            yield Labelled((("cause", texts.cause), ("remedy", texts.remedy)))
 
 
 def is_tolerated(group: SignatureGroup) -> bool:
@@ -167,6 +170,11 @@ def instantiations(group: SignatureGroup) -> tuple[str, ...]:
     """Return the template arguments of a C++ failure as lines; of many the first few."""
     lines = [f"[with {arguments}]" for arguments in group.instantiations]
     return tuple(some(lines, MAX_KERNELS, "{} more instantiations"))
+
+
+def texts_of(group: SignatureGroup) -> RuleVariant:
+    """Return the cause and the remedy of a failure for its first compiler and GPU."""
+    return RULES[group.code].texts_in(of_cell(group.toolchains[0], group.targets[0]))
 
 
 def where(group: SignatureGroup) -> str:

@@ -58,6 +58,16 @@ def of_log(message: str, log: str) -> LogContext:
     return LogContext(vendor, tool or "triton", system or "linux")
 
 
+def of_cell(toolchain: str, target: str) -> LogContext:
+    """Return the context of a compile of flacheck's own."""
+    vendor, tool = "nvidia", "triton"
+    if target.startswith("gfx"):
+        vendor = "amd"
+    if toolchain.startswith(("nvcc", "nvrtc")):
+        tool = "nvcc"
+    return LogContext(vendor, tool)
+
+
 def _first(patterns: dict[str, re.Pattern[str]], text: str) -> str:
     for name, pattern in patterns.items():
         if pattern.search(text):

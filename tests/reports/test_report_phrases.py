@@ -120,3 +120,21 @@ def test_a_change_of_the_host_code_is_marked() -> None:
 def test_numbers_that_follow_each_other_are_a_range() -> None:
     """Consecutive numbers are written as a range."""
     assert write_ranges([1, 4, 5, 6, 9]) == "1, 4–6, 9"
+
+
+@pytest.mark.parametrize(
+    ("toolchain", "target", "words", "absent"),
+    [
+        ("triton==3.2.0", "sm70", "Triton 3.4.0 compiles bf16", "TORCH_CUDA_ARCH_LIST"),
+        ("triton==3.9.0", "gfx942", "PYTORCH_ROCM_ARCH", "Triton 3.4.0"),
+        ("nvcc==13.0.88", "sm75", "TORCH_CUDA_ARCH_LIST", "Triton 3.4.0"),
+    ],
+)
+def test_a_remedy_fits_the_compiler_and_the_gpu(
+    toolchain: str, target: str, words: str, absent: str
+) -> None:
+    """One code has a remedy for each of them."""
+    group = replace(GROUP, code="FC401", toolchains=(toolchain,), targets=(target,))
+    remedy = phrases.texts_of(group).remedy
+    assert words in remedy
+    assert absent not in remedy
