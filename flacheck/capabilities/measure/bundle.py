@@ -186,6 +186,8 @@ def read(file: Path, folder: Path) -> Bundle:
                 (folder / digest).write_bytes(content)
     except (files.UnusableFile, UsageError):
         raise
+    except FileNotFoundError:
+        raise UsageError(f"{file}: there is no such file") from None
     except KeyError as error:
         raise _refuse(file, str(error.args[0])) from None
     except (msgspec.MsgspecError, ValueError, *_DAMAGE) as error:

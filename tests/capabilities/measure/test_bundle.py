@@ -106,3 +106,9 @@ def test_another_file_is_no_bundle(tmp_path: Path, content: bytes) -> None:
     file.write_bytes(content)
     with pytest.raises(UsageError, match="flacheck measure … --bundle"):
         bundles.read(file, tmp_path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """Its message is not that of a malformed bundle."""
+    with pytest.raises(UsageError, match=r"none\.bundle: there is no such file$"):
+        bundles.read(tmp_path / "none.bundle", tmp_path)
