@@ -80,5 +80,7 @@ def _texts(each: Explanation) -> Iterator[tuple[str, str]]:
         yield "works", ", ".join(each.good)
     for link in each.links:
         yield "see", link
+    if each.lacks:
+        yield "lacks", ", ".join(each.lacks)
     for command in each.next:
         yield "next", command

@@ -95,8 +95,9 @@ class Explanation:
     """One finding with its rule's cause, remedy, versions and links.
 
     `line` is None for a code without a log. `why` gives the reason for the confidence, `others` the
-    codes that would also fit, and `next` commands that check the explanation. `log` holds the facts
-    of the whole log, `file` the log's name in an archive or a folder.
+    codes that would also fit. `next` holds commands that check the explanation, `lacks` the facts
+    that such commands need and the log does not have, `log` the facts of the whole log, and `file`
+    the log's name in an archive or a folder.
     """
 
     code: str
@@ -113,6 +114,7 @@ class Explanation:
     why: str = ""
     others: tuple[str, ...] = ()
     next: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
     log: Mapping[str, Any] = field(default_factory=dict)
     file: str = ""
 
@@ -122,7 +124,7 @@ def of_code(code: str) -> list[Explanation]:
     if code not in RULES:
         raise UsageError(f"no failure code {code}: known are {', '.join(sorted(RULES))}")
     explanation = _explain(RULES[code].finding(), {}, LogContext())
-    return [replace(explanation, why=_EVIDENCE[RULES[code].shows], next=())]
+    return [replace(explanation, why=_EVIDENCE[RULES[code].shows], next=(), lacks=())]
 
 
 def of_log(text: str) -> list[Explanation]:
@@ -227,6 +229,7 @@ def _explain(finding: Finding, log: Mapping[str, Any], where: LogContext) -> Exp
     elif rule.direction and not rule.bad and finding.line:
         confidence = "possible"
     others = _others(rule, finding)
+    facts = {**log, **_own_facts(finding)}
     return Explanation(
         code=finding.code,
         title=texts.title or finding.title,
@@ -241,7 +244,8 @@ def _explain(finding: Finding, log: Mapping[str, Any], where: LogContext) -> Exp
         facts=finding.facts,
         why=_why(rule, confidence, others),
         others=others,
-        next=tuple(next_steps.commands(rule, {**log, **_own_facts(finding)})),
+        next=tuple(next_steps.commands(rule, facts)),
+        lacks=tuple(next_steps.find_missing_facts(rule, facts)),
         log=log,
     )
 
@@ -316,7 +320,7 @@ def to_json(
 
 def _published(explanation: Explanation) -> ExplainedFinding:
     facts = dict(explanation.facts)
-    for name in ("why", "others", "next", "log", "file"):
+    for name in ("why", "others", "next", "lacks", "log", "file"):
         value = getattr(explanation, name)
         if value:
             facts[name] = value

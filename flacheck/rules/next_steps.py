@@ -1,4 +1,4 @@
-"""The commands that check an explanation, complete and ready to paste."""
+"""The commands that check an explanation, ready to paste, and what a log lacks for them."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -15,6 +15,14 @@ _TITLE, _BODY = 150, 1_500
 _DTYPES = ("FC701", "FC703", "FC704")
 # Failures that a known miscompile shows as: wrong results, and accesses beyond a tensor.
 _MISCOMPILES = ("FC702", "FC705", "FC916", "FC917")
+# Failures of the driver, or of what it loads.
+_DRIVER = ("FC919", "FC932")
+# What a compile needs of a log, and what prints it.
+_SUBJECT = "the package and its version (`pip list`), or the traceback of the program"
+_NEEDS = {
+    "triton": "the release of Triton (`pip show triton`)",
+    "target": "the GPU (`nvidia-smi`, `rocminfo`)",
+}
 # Where `flacheck capture` writes.
 _LAUNCHES = "launches.jsonl"
 
@@ -24,23 +32,41 @@ def commands(rule: Rule, facts: Mapping[str, Any]) -> Iterator[str]:
 
     A compile is proposed for what the log names: a package's kernels, or the launches of a program.
     """
-    if rule.code == UNCLASSIFIED:
-        return
-    if rule.shows == "machine":
+    if rule.shows == "machine" or rule.code in _DRIVER:
         yield "flacheck doctor"
         if rule.direction:
             yield "flacheck gate"
     elif rule.code in _DTYPES:
         if "script" in facts:
             yield shlex.join(["flacheck", "dtypes", "--", facts["script"]])
-    elif rule.shows == "run":
-        if rule.code in _MISCOMPILES:
-            yield "flacheck list advisories"
+    elif rule.code in _MISCOMPILES:
+        yield "flacheck list advisories"
     elif rule.code.startswith("FC8"):
         yield "flacheck toolchain list"
-    else:
+    elif _is_shown_by_a_compile(rule):
         yield from _compiles(facts)
-    yield f"flacheck explain {rule.code}"
+    elif rule.code != UNCLASSIFIED:
+        yield f"flacheck explain {rule.code}"
+
+
+def find_missing_facts(rule: Rule, facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a log does not name and the commands of a rule need."""
+    has_subject = "package" in facts or "script" in facts
+    if rule.code in _DTYPES and "script" not in facts:
+        yield "the traceback of the program"
+    if not _is_shown_by_a_compile(rule):
+        return
+    if not has_subject:
+        yield _SUBJECT
+    for name, text in _NEEDS.items():
+        if name not in facts:
+            yield text
+
+
+def _is_shown_by_a_compile(rule: Rule) -> bool:
+    """Return True if a compile of the kernel under Triton shows the rule's failure."""
+    is_other = rule.code == UNCLASSIFIED or rule.code.startswith("FC8")
+    return rule.shows in ("compile", "partly") and not is_other
 
 
 def _compiles(facts: Mapping[str, Any]) -> Iterator[str]:

@@ -330,14 +330,20 @@ def test_a_program_without_a_known_package_is_recorded_and_its_launches_compiled
     assert finding.next == (
         "flacheck capture --device sm70 -- python examples/train.py",
         "flacheck scan launches.jsonl --triton 3.3.1 --target sm70",
-        "flacheck explain FC301",
     )
+    assert finding.lacks == ()
 
 
 def test_no_compile_is_proposed_for_a_log_that_names_neither_package_nor_program() -> None:
-    """Without a package or program no scan is proposed."""
-    (finding,) = flacheck.explain("Unsupported conversion from bf16 to f16\n").findings
-    assert finding.next == ("flacheck explain FC301",)
+    """Without a package or program the explanation names what the log lacks."""
+    explained = flacheck.explain("Unsupported conversion from bf16 to f16\ntriton==3.3.1\n")
+    (finding,) = explained.findings
+    assert finding.next == ()
+    assert finding.lacks == (
+        "the package and its version (`pip list`), or the traceback of the program",
+        "the GPU (`nvidia-smi`, `rocminfo`)",
+    )
+    assert list(finding.lacks) == explained.to_json()["findings"][0]["facts"]["lacks"]
 
 
 def test_dtypes_of_a_program_are_followed_where_an_operation_refuses_them() -> None:
@@ -345,7 +351,9 @@ def test_dtypes_of_a_program_are_followed_where_an_operation_refuses_them() -> N
     program = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n'
     refusal = "RuntimeError: mat1 and mat2 must have the same dtype, but got Float and Half\n"
     (finding,) = flacheck.explain(program + refusal).findings
-    assert finding.next == ("flacheck dtypes -- train.py", "flacheck explain FC703")
+    assert finding.next == ("flacheck dtypes -- train.py",)
+    (finding,) = flacheck.explain(refusal).findings
+    assert (finding.next, finding.lacks) == ((), ("the traceback of the program",))
     (finding,) = flacheck.explain("RuntimeError: CUDA error: out of memory\n").findings
     assert finding.next == ("flacheck explain FC926",)
 
@@ -365,6 +373,7 @@ def _printed_commands() -> list[str]:
     commands: set[str] = set()
     for _, name in evidence("golden"):
         for finding in flacheck.explain(log_of(name)).findings:
+            assert finding.next or finding.lacks or finding.code == "FC000", finding.code
             commands.update(finding.next)
     for log in (LOG, PROGRAM_LOG):
         commands.update(flacheck.explain(log).findings[0].next)
@@ -391,8 +400,8 @@ def test_the_commands_for_a_program_record_its_launches_and_plan_their_compiles(
     (tmp_path / "examples").mkdir()
     program = 'launch(torch.empty(64, device="cuda"))\n'
     written(tmp_path, program).rename(tmp_path / "examples" / "train.py")
-    record, scan, explain = flacheck.explain(PROGRAM_LOG).findings[0].next
-    for command in (record, f"{scan} --dry-run", explain):
+    record, scan = flacheck.explain(PROGRAM_LOG).findings[0].next
+    for command in (record, f"{scan} --dry-run"):
         _, *arguments = shlex.split(command)
         outcome = WarmCommand().run(arguments, tmp_path, os.environ)
         assert outcome.returncode == 0, outcome.stderr
