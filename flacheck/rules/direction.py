@@ -57,7 +57,7 @@ def _by_pin(message: Mapping[str, Any], log: Mapping[str, Any]) -> Direction | N
     torch, triton = Version(log["torch"]), Version(log["triton"])
     pin = _requirement(torch)
     if pin is None:
-        return _before_the_table(torch, triton)
+        return _before_the_table(torch, triton) or _by_message(message)
     lowest = Version(pin.lstrip("=~<>!").rstrip(".*"))
     is_fitting = SpecifierSet(pin).contains(triton, prereleases=True)
     if is_fitting or triton.release[:2] == lowest.release[:2]:

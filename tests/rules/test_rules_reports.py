@@ -35,6 +35,7 @@ _SHARES = {
     "reports_drawn_fourteenth": (0.90, 0.03),
     "reports_drawn_fifteenth": (0.90, 0.03),
     "reports_drawn_sixteenth": (0.90, 0.03),
+    "reports_drawn_seventeenth": (0.95, 0.03),
 }
 
 
