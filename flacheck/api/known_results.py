@@ -54,7 +54,14 @@ def known(package: str, **options: Unpack[KnownOptions]) -> Known:
         torch_names.append(requirement.removeprefix("torch").removeprefix("=="))
         releases += releases_of_torch(requirement)
     request = KnownRequest(
-        name, split(options["target"]), tuple(releases), ", ".join(torch_names), versions
+        name,
+        split(options["target"]),
+        tuple(releases),
+        ", ".join(torch_names),
+        versions,
+        split(options["op"]),
+        split(options["kernel"]),
+        split(options["dtype"]),
     )
     library = library_of(options["results"])
     folder = Path(options["store"])

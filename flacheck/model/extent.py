@@ -70,13 +70,29 @@ class LaunchExtent(Struct, frozen=True, omit_defaults=True):
         for name, own_launches in self.operators.items():
             if names(name):
                 operators[name] = own_launches
-        identities = set[str]().union(*operators.values())
+        launches = self.of_launches(set[str]().union(*operators.values())).launches
+        return LaunchExtent(launches, self.tuned_parameters, operators)
+
+    def of_launches(self, identities: Collection[str]) -> LaunchExtent:
+        """Return the launches with these identities, and their operators."""
         launches = {}
         for kernel, counts in self.launches.items():
             own = {identity: count for identity, count in counts.items() if identity in identities}
             if own:
                 launches[kernel] = own
+        operators = {}
+        for name, own_launches in self.operators.items():
+            kept = tuple(filter(identities.__contains__, own_launches))
+            if kept:
+                operators[name] = kept
         return LaunchExtent(launches, self.tuned_parameters, operators)
+
+    def operators_of_kernel(self, kernel: str) -> tuple[str, ...]:
+        """Return the operators with a launch of the kernel."""
+        launches = self.launches.get(kernel, {})
+        return tuple(
+            name for name, own in self.operators.items() if not launches.keys().isdisjoint(own)
+        )
 
     @property
     def identities(self) -> frozenset[str]:

@@ -19,6 +19,7 @@ from flacheck.evidence.analysis.order import (
 )
 from flacheck.evidence.analysis.standing_state import Share, StandingState
 from flacheck.evidence.analysis.summary import RunView
+from flacheck.reports import answer as answers
 from flacheck.reports import chart, phrases
 from flacheck.reports.document import (
     Heading,
@@ -76,15 +77,12 @@ def _overview(answer: Known, views: Sequence[RunView]) -> Overview:
 
 
 def _parts(answer: Known) -> Iterator[Part]:
-    tone = Tone.GOOD if answer.known_good else Tone.DOUBT
-    if answer.places and not answer.known_good:
-        tone = Tone.BAD
     about = "flacheck scan --package NAME==VERSION compiles here"
     abouts = {place.about for place in answer.places}
     abouts.update(gap.about for gap in answer.not_built)
     if abouts == {answer.package} and "==" not in answer.package:
         about = f"flacheck scan {answer.package} compiles here"
-    yield Title("flacheck known", f"{answer.answer}.", tone, about)
+    yield from answers.parts("flacheck known", answer, _origin(answer) + about)
     for place in answer.places:
         if place.reason:
             yield Paragraph(f"{place.about}: not about what is here: {place.reason}", Tone.DOUBT)
@@ -110,6 +108,16 @@ def _parts(answer: Known) -> Iterator[Part]:
             lines.append(f"{pin.about} on {pin.target}: {pin.triton}{torch}")
         yield Listing("\n".join(lines))
     yield from _gaps(answer)
+    yield from answers.next_commands(answer)
+
+
+def _origin(answer: Known) -> str:
+    """Return the days and versions that compiled the results; empty without any."""
+    if not answer.places:
+        return ""
+    dates = sorted({place.date for place in answer.places})
+    versions = sorted({place.flacheck for place in answer.places}, key=by_version)
+    return f"published results of {', '.join(dates)}, flacheck {', '.join(versions)}; "
 
 
 def _grid(places: list[KnownPlace]) -> Table:

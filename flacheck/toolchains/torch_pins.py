@@ -109,27 +109,29 @@ def _triton_pin(report: str) -> str | None:
 
 
 def specifier(name: str, good: Iterable[str], known: Iterable[str]) -> str | None:
-    """Return the narrowest PEP 440 specifier that admits exactly the good known releases.
+    """Return the range of the newest good releases without another known release between them.
 
-    Bounds are the first good release and the one after the last (its next minor version if there is
-    none, since an open bound would admit untested releases); bad releases between are excluded.
-    Returns None if nothing is good.
+    A single release has an exact pin. The upper bound is the release after the last one, or its
+    next minor version, since an open bound would admit untested releases. Returns None if nothing
+    is good.
     """
-    good_versions = sorted(set(map(_plain, good)))
+    good_versions = set(map(_plain, good))
     if not good_versions:
         return None
-    if len(good_versions) == 1:
-        return f"{name}=={good_versions[0]}"
-    first, last = good_versions[0], good_versions[-1]
-    bounds = [f">={first}"]
+    last = max(good_versions)
+    first = last
     after = Version(f"{last.major}.{last.minor + 1}")
-    for other in sorted(set(map(_plain, known)) - set(good_versions)):
-        if first < other < last:
-            bounds.append(f"!={other}")
-        elif other > last:
+    for other in sorted(set(map(_plain, known)) | good_versions, reverse=True):
+        if other > last:
+            # The bound is `<3.9` if 3.9.0 is the next release, or if there is none.
             after = min(after, other)
-    # The bound is `<3.9` if 3.9.0 is the next release, or if there is none.
-    return name + ",".join([*bounds, f"<{after}"])
+        elif other in good_versions:
+            first = other
+        else:
+            break
+    if first == last:
+        return f"{name}=={last}"
+    return f"{name}>={first},<{after}"
 
 
 def _plain(version: str) -> Version:

@@ -66,6 +66,11 @@ _PINS = "Judge these {} releases: one more pin beside those of the files."
 _NVCC = "Judge pins of nvcc (nvidia-cuda-nvcc), or these releases of it: nvcc>=13.0,<13.3."
 _REPORT_TARGET = "Show published results on these GPUs only."
 _KNOWN_TORCH = "Only the Triton releases that these torch releases admit: 2.12, >=2.9."
+_CHECK_PACKAGE = "Check this package. Repeatable. Default: the installed packages with kernels."
+_REQUIREMENTS = "Check what this file pins: torch, Triton and packages."
+_CHECK_TARGET = "Check for this GPU. Default: the first one of this machine."
+_CHECK_TORCH = "Check this torch, with the Triton that it requires."
+_CHECK_TRITON = "Check this Triton release."
 _AUTOCAST = "Run under autocast in these dtypes: fp16, bf16, off."
 _PARAMS = "Make parameters and arguments in this dtype: fp32, bf16, fp16."
 _ARG = "Give the constructor, or the call, this argument. Upper-case names are sizes: T=2048."
@@ -275,6 +280,23 @@ class KnownOptions(TypedDict, total=False):
     target: Annotated[Several, several("--target -t GPU", "Only these GPUs: sm90, h100, gfx942 …")]
     triton: Annotated[Several, several("--triton X", "Only these Triton releases.", WITH)]
     torch: Annotated[Texts, several("--torch X", _KNOWN_TORCH, WITH)]
+    kernel: groups.Kernel
+    op: groups.Op
+    dtype: groups.Dtype
+    results: Annotated[PathLike | None, Option("--results DIR|URL", groups.RESULTS)]
+    store: groups.Store
+
+
+class CheckOptions(TypedDict, total=False):
+    """The options of `check`."""
+
+    package: Annotated[Texts, several("--package NAME[==V]", _CHECK_PACKAGE, selects=False)]
+    requirements: Annotated[PathLike | None, path("--requirements FILE", _REQUIREMENTS, WHAT)]
+    target: Annotated[
+        str | None, Option("--target -t GPU", _CHECK_TARGET, WITH, complete="targets")
+    ]
+    torch: Annotated[str | None, Option("--torch X", _CHECK_TORCH, WITH, complete="torch_releases")]
+    triton: Annotated[str | None, Option("--triton X", _CHECK_TRITON, WITH, complete="releases")]
     results: Annotated[PathLike | None, Option("--results DIR|URL", groups.RESULTS)]
     store: groups.Store
 

@@ -11,7 +11,7 @@ from flacheck.engine.loop import Loop
 from flacheck.errors import FlacheckError, UsageError
 from flacheck.evidence.analysis import ordered_search as search
 from flacheck.evidence.analysis.order import by_version, split
-from flacheck.evidence.analysis.ordered_search import Answer, boundary
+from flacheck.evidence.analysis.ordered_search import SearchAnswer, boundary
 from flacheck.model import Cell, Purpose, Record, Verdict
 from flacheck.pipeline.events import Event, RecordSettled, RunFinished, RunStarted
 from flacheck.pipeline.job import RunOptions
@@ -21,7 +21,7 @@ from flacheck.store import Store
 from flacheck.toolchains import torch_pins
 from flacheck.toolchains.base import Choice, Resolution
 
-_ANSWERS = {Verdict.FAILS: Answer.YES, Verdict.COMPILES: Answer.NO}
+_ANSWERS = {Verdict.FAILS: SearchAnswer.YES, Verdict.COMPILES: SearchAnswer.NO}
 # The stages that a worker can repeat under another release.
 _REPEATABLE_STAGES = ("compile", "autotune", "trial", "keys")
 
@@ -163,7 +163,7 @@ def _search(
     while True:
         if path[step] not in records:
             yield RecordSettled(compile_at(path[step]))
-        answer = _ANSWERS.get(records[path[step]].verdict, Answer.UNKNOWN)
+        answer = _ANSWERS.get(records[path[step]].verdict, SearchAnswer.UNKNOWN)
         try:
             step = steps.send(answer)
         except StopIteration as end:

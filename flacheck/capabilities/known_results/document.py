@@ -9,6 +9,7 @@ from flacheck.evidence.analysis.fallbacks import ReportedFallback
 from flacheck.evidence.analysis.judgement import PackageFailure
 from flacheck.evidence.analysis.standing_state import Share, StandingState
 from flacheck.evidence.published.form import Highlight
+from flacheck.model.answer import Answer
 from flacheck.model.wire import JsonStruct
 
 
@@ -86,8 +87,8 @@ class KnownGap(JsonStruct, frozen=True, kw_only=True):
     toolchains: tuple[str, ...]
 
 
-class Known(JsonStruct, frozen=True, kw_only=True):
-    """The published results of a package or a matrix.
+class Known(Answer, frozen=True, kw_only=True):
+    """The published results of a package or a matrix, with the best release.
 
     `package_failures` are failures that every compiled release has: they make no release bad.
     """
@@ -95,7 +96,6 @@ class Known(JsonStruct, frozen=True, kw_only=True):
     schema: Literal["flacheck.known/1"]
     source: Literal["published"]
     package: str
-    answer: str
     places: tuple[KnownPlace, ...]
     known_good: tuple[KnownPair, ...]
     pins: tuple[KnownPin, ...]

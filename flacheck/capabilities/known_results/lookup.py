@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TypeVar
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
+from msgspec import structs
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
@@ -19,20 +20,23 @@ from flacheck.capabilities.known_results.document import (
     KnownPin,
     KnownPlace,
 )
-from flacheck.errors import UsageError, did_you_mean
+from flacheck.errors import EmptySelection, UsageError, did_you_mean
 from flacheck.evidence.analysis.groups import UNCLASSIFIED
 from flacheck.evidence.analysis.judgement import WIDEST, judge, package_failures
 from flacheck.evidence.analysis.known_good import group_by_key
 from flacheck.evidence.analysis.observation import ObservedCell
-from flacheck.evidence.analysis.order import by_target, by_version, count_noun, split
+from flacheck.evidence.analysis.order import by_target, by_version, kernel_name, split
 from flacheck.evidence.analysis.standing import Standing
 from flacheck.evidence.analysis.standing_state import StandingState, add_shares
+from flacheck.evidence.answers import RankedRelease, best_answer, candidates
 from flacheck.evidence.baseline.standings import signature_of
-from flacheck.evidence.published.answers import source
 from flacheck.evidence.published.combinations import Combination
-from flacheck.evidence.published.evidence import standing_of
+from flacheck.evidence.published.evidence import detailed_standing
 from flacheck.evidence.published.form import FileEntry, Header, file_name
 from flacheck.evidence.published.library import ResultsFolder, nearest, why_not_valid
+from flacheck.model.answer import Answer, Point, VerdictWord, make_answer
+from flacheck.subjects.inputs import call_paths
+from flacheck.subjects.inputs.expand import matches_kernel
 from flacheck.tables import advisories, targets
 from flacheck.toolchains import torch_pins, triton_releases
 
@@ -53,6 +57,31 @@ class KnownRequest:
     triton: tuple[str, ...] = ()
     torch: str = ""
     versions: SpecifierSet | None = None
+    ops: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+
+    @property
+    def narrowing(self) -> str:
+        """The options that select kernels; empty without any."""
+        options = {"--op": self.ops, "--kernel": self.kernels, "--dtype": self.dtypes}
+        return " ".join(f"{name} {','.join(globs)}" for name, globs in options.items() if globs)
+
+    def narrow(self, standings: Iterable[Standing]) -> Iterator[Standing]:
+        """Yield the selected part of each standing that has one."""
+        for standing in standings:
+            part: Standing | None = standing
+            if self.ops:
+                part = standing.of_operators(partial(call_paths.matches, self.ops))
+            if part is not None and (self.kernels or self.dtypes):
+                part = part.of_cells(self._selects)
+            if part is not None:
+                yield part
+
+    def _selects(self, cell: ObservedCell) -> bool:
+        if self.kernels and not matches_kernel(self.kernels, cell.kernel):
+            return False
+        return not self.dtypes or cell.dtype in self.dtypes
 
     @property
     def toolchains(self) -> list[str]:
@@ -99,25 +128,41 @@ def look_up(
     headers = [library.header(entry) for entry in entries]
     # Releases that were not asked for show whose a failure is.
     others = library.entries(accepts=_filter(replace(request, triton=()), target_names))
-    published = [standing_of(library.header(entry)) for entry in others]
+    published = list(_standings(library, others, request))
     own = [each for each in published if not request.triton or each.toolchain in request.toolchains]
-    judged = judge(own, [*published, *beside])
+    if entries and not own:
+        raise EmptySelection(f"{request.package}: no published cell has {request.narrowing}")
+    judged = judge(own, [*published, *request.narrow(beside)])
     places = []
     for standing in sorted(judged, key=_in_order):
         answers = [header for header in headers if _is_about(header, standing)]
         places.append(_place(standing, answers))
     pairs = tuple(_pairs(places))
     return Known(
+        **structs.asdict(_answer(request, headers, judged, gaps)),
         schema="flacheck.known/1",
         source="published",
         package=request.package,
-        answer=_answer(request, headers, places, pairs, gaps),
         places=tuple(places),
         known_good=pairs,
         pins=tuple(_pins(places)),
         package_failures=package_failures(judged),
         not_built=tuple(gaps),
     )
+
+
+def _standings(
+    library: ResultsFolder, entries: Iterable[FileEntry], request: KnownRequest
+) -> Iterator[Standing]:
+    """Yield the standing of each file, narrowed to the request's kernels."""
+    for entry in entries:
+        if not request.narrowing:
+            yield detailed_standing(library, entry, library.header(entry))
+            continue
+        place = library.place(entry)
+        if place is not None:
+            standing = replace(place.standing(), sources=(entry.file,))
+            yield from request.narrow([standing])
 
 
 def _in_order(standing: Standing) -> tuple[object, ...]:
@@ -208,11 +253,10 @@ def _place(standing: Standing, headers: Sequence[Header]) -> KnownPlace:
     release = split(standing.toolchain)[1]
     torch: Sequence[str] = ()
     against: Sequence[str] = ()
-    kernels = dict.fromkeys(kernel for header in headers for kernel in header.kernels)
     if standing.toolchain.startswith("triton=="):
         torch = torch_pins.torch_for(release)
         packages = [first.about] if first.version else []
-        against = advisories.of(list(kernels), release, standing.target, packages)
+        against = advisories.of(sorted(standing.kernels), release, standing.target, packages)
     return KnownPlace(
         about=first.about,
         configs=" and ".join(sorted({header.configs for header in headers}, key=WIDEST.index)),
@@ -229,13 +273,20 @@ def _place(standing: Standing, headers: Sequence[Header]) -> KnownPlace:
         failing_kernels=tuple(sorted({cell.kernel for cell in standing.failing})),
         causes=tuple(_causes(standing.failing)),
         advisories=tuple(against),
-        fallbacks=_each_once(each for header in headers for each in header.fallbacks),
-        highlights=_each_once(each for header in headers for each in header.highlights),
+        fallbacks=_each_once(_of_kernels(standing, headers, "fallbacks")),
+        highlights=_each_once(_of_kernels(standing, headers, "highlights")),
         date=first.date,
         flacheck=first.flacheck,
         python=first.python,
         reason=why_not_valid(first),
     )
+
+
+def _of_kernels(standing: Standing, headers: Iterable[Header], name: str) -> Iterator[Any]:
+    for header in headers:
+        for each in getattr(header, name):
+            if each.kernel in standing.kernels:
+                yield each
 
 
 def _each_once(items: Iterable[_T]) -> tuple[_T, ...]:
@@ -307,97 +358,41 @@ def _pins(places: Sequence[KnownPlace]) -> list[KnownPin]:
 def _answer(
     request: KnownRequest,
     headers: Sequence[Header],
-    known_places: Sequence[KnownPlace],
-    pairs: Sequence[KnownPair],
+    judged: Sequence[Standing],
     gaps: Sequence[KnownGap],
-) -> str:
-    """Return the answer in one sentence."""
+) -> Answer:
+    """Return the best version and release, or what the project lists."""
     if not headers:
-        return f"{request.package}: not built; the project lists {_list_gaps(gaps)}"
-    origin = source(headers).origin
-    is_matrix = headers[0].version is None
-    if request.version is None and request.triton and not is_matrix:
-        return f"{_fitting(request, known_places, pairs)} ({origin})"
-    name = request.package
-    if is_matrix:
-        name = f"flacheck's own kernels (matrix {request.package})"
-    releases = sorted({pair.toolchain for pair in pairs}, key=by_version)
-    versions = sorted({pair.about for pair in pairs}, key=lambda about: by_version(about))
-    places = count_noun(len(known_places), "pair of release and GPU", "pairs of release and GPU")
-    if not releases:
-        return f"{name}: none of {places} is good or screened ({origin})"
-    passing = sum(len(pair.targets) for pair in pairs)
-    verb = "is" if passing == 1 else "are"
-    text = f"{name}: {passing} of {places} {verb} good or screened"
-    if request.version is None and len({header.about for header in headers}) > 1:
-        text += f", of {', '.join(about.partition('==')[2] for about in versions)}"
-    return f"{text} ({origin})"
+        text = f"nothing is published about {request.package} on these GPUs and releases"
+        (first, *_) = gaps
+        release = split(first.toolchains[-1])[1]
+        command = f"flacheck scan --package {first.about} --triton {release}"
+        command += f" --target {first.target}"
+        listed = Point(f"the project lists, and has not built, {_list_gaps(gaps)}")
+        return make_answer(
+            VerdictWord.UNKNOWN, text, (listed,), f"scan it here: {command}", (command,)
+        )
+    remedies: dict[str, str] = {}
+    for header in headers:
+        for each in header.fallbacks:
+            use = ", ".join(f"{name}={value}" for name, value in each.use.items())
+            remedies.setdefault(each.kernel, f"use {use}")
+    ranked = candidates(judged, remedies)
+    return best_answer(ranked, tuple(_next_commands(request, ranked[0])))
 
 
-def _fitting(
-    request: KnownRequest, places: Sequence[KnownPlace], pairs: Sequence[KnownPair]
-) -> str:
-    """Return the versions of a package that fit some releases: they pass on every published GPU."""
-    of_releases = f"torch {request.torch}"
-    if not request.torch:
-        of_releases = f"Triton {', '.join(request.triton)}"
-    passing_places = set()
-    for pair in pairs:
-        for target in pair.targets:
-            passing_places.add((pair.about, pair.toolchain, target))
-    failing_releases = set()
-    for place in places:
-        if (place.about, place.toolchain, place.target) not in passing_places:
-            failing_releases.add((place.about, place.toolchain))
-    on = sorted({place.target for place in places}, key=by_target)
-    fitting = []
-    others = []
-    for about in sorted({place.about for place in places}, key=by_version):
-        version = about.partition("==")[2]
-        own = [place for place in places if place.about == about]
-        own_targets = sorted({place.target for place in own}, key=by_target)
-        releases = []
-        for toolchain in sorted({place.toolchain for place in own}, key=by_version):
-            if (about, toolchain) not in failing_releases:
-                releases.append(split(toolchain)[1])
-        if not releases:
-            others.append(version)
-            continue
-        part = f"{version} (Triton {', '.join(releases)}"
-        if own_targets != on:
-            part += f"; published for {', '.join(own_targets)}"
-        fitting.append(f"{part})")
-    where = f"{of_releases} on {', '.join(on)}"
-    if not fitting:
-        text = f"{request.package}: none of {', '.join(others)} fits {where}"
-        return f"{text}; {_nearest_version(places)}"
-    verb = "fits" if len(fitting) == 1 else "fit"
-    text = f"{request.package}: {', '.join(fitting)} {verb} {where}"
-    if others:
-        text += f", and not {', '.join(others)}"
-    return text
-
-
-def _nearest_version(places: Sequence[KnownPlace]) -> str:
-    """Return the version, release and GPU with the fewest failing kernels, the newest of several.
-
-    The text is `0.6.0 comes nearest: 2 kernels fail under Triton 3.7.1 (torch 2.12.1) on sm90`.
-    """
-    best = None
-    fewest = 0
-    for place in sorted(places, key=lambda each: by_version(each.about), reverse=True):
-        failing = place.failing_kernels
-        if best is None or len(failing) < fewest:
-            best, fewest = place, len(failing)
-    assert best is not None
-    release = split(best.toolchain)[1]
-    under = f"Triton {release}"
-    torches = torch_pins.torch_for(release)
-    if torches:
-        under += f" (torch {', '.join(torches)})"
-    version = best.about.partition("==")[2]
-    number = count_noun(fewest, "kernel fails", "kernels fail")
-    return f"{version} comes nearest: {number} under {under} on {best.target}"
+def _next_commands(request: KnownRequest, best: RankedRelease) -> Iterator[str]:
+    """Yield the commands that look at the best release and its first failure."""
+    target = best.targets[0]
+    if "==" not in best.about:
+        yield f"flacheck scan {best.about} --toolchain {best.toolchain} --target {target}"
+        return
+    subject = f"--package {best.about} --target {target}"
+    for failure in best.failures[:1]:
+        yield f"flacheck explain {failure.code}"
+        if kernel_name(failure.kernel) != "__init__":
+            yield f"flacheck bisect {subject} --kernel {kernel_name(failure.kernel)}"
+    yield f"flacheck check {subject} --triton {split(best.toolchain)[1]}"
 
 
 def _list_gaps(gaps: Sequence[KnownGap]) -> str:

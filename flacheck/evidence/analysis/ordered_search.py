@@ -8,7 +8,7 @@ from enum import Enum
 from itertools import pairwise
 
 
-class Answer(Enum):
+class SearchAnswer(Enum):
     """The state of a position; UNKNOWN ones are skipped."""
 
     YES = "yes"
@@ -21,7 +21,7 @@ Boundary = tuple[int, int]
 State = Hashable | None
 
 
-def boundary(count: int) -> Generator[int, Answer, Boundary | None]:
+def boundary(count: int) -> Generator[int, SearchAnswer, Boundary | None]:
     """Search for two positions (near, far) between which the state changes.
 
     Near has the state of position 0, far the opposite one, and all positions between are unknown.
@@ -38,8 +38,8 @@ def boundary(count: int) -> Generator[int, Answer, Boundary | None]:
     Returns:
         The positions (near, far), or None.
     """
-    answers: dict[int, Answer] = {0: (yield 0)}
-    if answers[0] is Answer.UNKNOWN:
+    answers: dict[int, SearchAnswer] = {0: (yield 0)}
+    if answers[0] is SearchAnswer.UNKNOWN:
         return None
     strides = [1 << power for power in range(count.bit_length()) if 1 << power < count]
     # At growing distances from 0, because most changes are near, then the last one, then all.
@@ -51,11 +51,11 @@ def boundary(count: int) -> Generator[int, Answer, Boundary | None]:
     return None
 
 
-def _opposite(answers: dict[int, Answer], place: int) -> bool:
-    return answers[place] is not Answer.UNKNOWN and answers[place] is not answers[0]
+def _opposite(answers: dict[int, SearchAnswer], place: int) -> bool:
+    return answers[place] is not SearchAnswer.UNKNOWN and answers[place] is not answers[0]
 
 
-def _between(answers: dict[int, Answer], far: int) -> Generator[int, Answer, Boundary]:
+def _between(answers: dict[int, SearchAnswer], far: int) -> Generator[int, SearchAnswer, Boundary]:
     """Narrow the range of the change before `far`."""
     near = 0
     for place, answer in answers.items():

@@ -65,6 +65,9 @@ class Standing:
     stored_sizes: CompiledSizes | None = None
     # The files of published results behind it.
     sources: tuple[str, ...] = field(default=(), compare=False)
+    # A file of published results has the variants that compile and each kernel's operators.
+    stored_variants: frozenset[tuple[str, str, int]] = field(default=frozenset(), compare=False)
+    stored_operators: Mapping[str, tuple[str, ...]] | None = field(default=None, compare=False)
 
     @property
     def place(self) -> tuple[str, str]:
@@ -117,6 +120,23 @@ class Standing:
             if cell.fails or (cell.is_evidence and cell.kernel not in self.unproven_kernels):
                 kernels.add(cell.kernel)
         return frozenset(kernels)
+
+    @cached_property
+    def compiled_variants(self) -> frozenset[tuple[str, str, int]]:
+        """The kernels that compile, each with its dtype and its head size (0 without one)."""
+        variants = set(self.stored_variants)
+        for cell in (*self.cells, *self.further_cells):
+            if cell.compiles and cell.dtype:
+                variants.add((cell.kernel, cell.dtype, cell.parts.head_size or 0))
+        return frozenset(variants)
+
+    def operators_of_kernel(self, kernel: str) -> tuple[str, ...] | None:
+        """Return the public functions that launch a kernel; None if no call paths are known."""
+        if self.stored_operators is not None:
+            return self.stored_operators.get(kernel, ())
+        if self.extent is None or not self.extent.operators:
+            return None
+        return self.extent.operators_of_kernel(kernel)
 
     @cached_property
     def untested_kernels(self) -> frozenset[str]:
@@ -287,6 +307,29 @@ class Standing:
             untested_cells=untested_cells,
             kernels=frozenset(extent.launches),
             further_cells=tuple(filter(belongs, self.further_cells)),
+            extent=extent,
+        )
+
+    def of_cells(self, belongs: Callable[[ObservedCell], bool]) -> Standing | None:
+        """Return the standing of the cells that the predicate accepts; None without any."""
+        cells = tuple(filter(belongs, self.cells))
+        untested_cells = tuple(filter(belongs, self.untested_cells))
+        further_cells = tuple(filter(belongs, self.further_cells))
+        if not cells and not untested_cells:
+            return None
+        extent = self.extent
+        if extent is not None:
+            keys = {cell.key for cell in (*cells, *further_cells)}
+            extent = extent.of_launches({self.launch_of[key] for key in keys & set(self.launch_of)})
+        number = len(cells) + len(untested_cells)
+        return replace(
+            self,
+            requested_count=None if self.is_partial else number,
+            answered_count=number,
+            cells=cells,
+            untested_cells=untested_cells,
+            kernels=frozenset(cell.kernel for cell in (*cells, *untested_cells)),
+            further_cells=further_cells,
             extent=extent,
         )
 

@@ -11,6 +11,7 @@ from flacheck.evidence.analysis.standings import standings
 from flacheck.evidence.baseline.form import Baseline, BaselineQuestion
 from flacheck.evidence.baseline.standings import name_and_version, standings_of
 from flacheck.evidence.published.answers import why_not_published
+from flacheck.evidence.published.failure_details import with_details
 from flacheck.evidence.published.form import FileEntry, Header, file_name
 from flacheck.evidence.published.library import ResultsFolder, why_not_valid
 from flacheck.model import Record
@@ -124,19 +125,26 @@ def standing_of(header: Header) -> Standing:
     return replace(standing, sources=(file_name(header),), stored_sizes=header.sizes)
 
 
+def detailed_standing(library: ResultsFolder, entry: FileEntry, header: Header) -> Standing:
+    """Return the standing of a file; its failures have dtypes, head sizes and operators."""
+    plain = standing_of(header)
+    return with_details(plain, library.body(entry)) if header.place.failures else plain
+
+
 def _standing(
     library: ResultsFolder, entry: FileEntry, header: Header, own_records: OwnRecords | None
 ) -> Standing:
     """Return the standing of a file; failures are compared with the user's own records."""
-    if own_records is None or not header.place.failures:
-        return standing_of(header)
-    place = library.place(entry)
-    if place is None:
-        return standing_of(header)
+    plain = detailed_standing(library, entry, header)
+    if not header.place.failures:
+        return plain
+    place = library.place(entry) if own_records is not None else None
+    if own_records is None or place is None:
+        return plain
     records = {record.key: record for record in place.records}
     own = own_records(records)
     if not own:
-        return standing_of(header)
+        return plain
     standing = place.standing({**records, **own}.values())
     return replace(standing, sources=(file_name(header),))
 

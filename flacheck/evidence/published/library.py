@@ -18,6 +18,7 @@ from flacheck.evidence.analysis.order import by_target, by_version
 from flacheck.evidence.published.combinations import Combination, read_combinations
 from flacheck.evidence.published.form import (
     MOST_BYTES,
+    Body,
     FileEntry,
     Header,
     Manifest,
@@ -79,6 +80,14 @@ class ResultsFolder:
             UsageError: If the file is missing or damaged.
         """
         return _header(self._read(entry), entry, str(self.folder / entry.file))
+
+    def body(self, entry: FileEntry) -> Body:
+        """Return the cells of a file without their keys.
+
+        Raises:
+            UsageError: If the file is missing or damaged.
+        """
+        return decode_body(self._read(entry), str(self.folder / entry.file))
 
     def place(self, entry: FileEntry) -> PublishedPlace | None:
         """Return the whole answer of a file; None if this flacheck has other keys for its cells.

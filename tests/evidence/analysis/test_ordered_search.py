@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flacheck.evidence.analysis.ordered_search import (
-    Answer,
     Boundary,
+    SearchAnswer,
     State,
     boundary,
     changes,
     turning_points,
 )
 
-ANSWERS = st.sampled_from(list(Answer))
-YES_OR_NO = st.sampled_from([Answer.YES, Answer.NO])
+ANSWERS = st.sampled_from(list(SearchAnswer))
+YES_OR_NO = st.sampled_from([SearchAnswer.YES, SearchAnswer.NO])
 
 
-def run(row: Sequence[Answer]) -> tuple[Boundary | None, list[int]]:
+def run(row: Sequence[SearchAnswer]) -> tuple[Boundary | None, list[int]]:
     """Return the boundary that the search finds, and the examined positions in order."""
     places: list[int] = []
     search = boundary(len(row))
@@ -35,22 +35,22 @@ def run(row: Sequence[Answer]) -> tuple[Boundary | None, list[int]]:
             return end.value, places
 
 
-def all_boundaries(row: Sequence[Answer]) -> list[Boundary]:
+def all_boundaries(row: Sequence[SearchAnswer]) -> list[Boundary]:
     """Every pair that the definition admits, by trying all pairs."""
     start = row[0]
     return [
         (near, far)
         for near in range(len(row))
         for far in range(near + 1, len(row))
-        if start is not Answer.UNKNOWN
+        if start is not SearchAnswer.UNKNOWN
         and row[near] is start
-        and row[far] not in (start, Answer.UNKNOWN)
-        and all(answer is Answer.UNKNOWN for answer in row[near + 1 : far])
+        and row[far] not in (start, SearchAnswer.UNKNOWN)
+        and all(answer is SearchAnswer.UNKNOWN for answer in row[near + 1 : far])
     ]
 
 
 @given(st.lists(ANSWERS, min_size=1, max_size=40))
-def test_a_boundary_is_one_of_those_that_exist(row: list[Answer]) -> None:
+def test_a_boundary_is_one_of_those_that_exist(row: list[SearchAnswer]) -> None:
     """The search finds a boundary if one exists, and examines no position twice."""
     boundary_found, places = run(row)
     assert (
@@ -68,23 +68,25 @@ def test_a_boundary_is_one_of_those_that_exist(row: list[Answer]) -> None:
     st.floats(0, 0.9),
 )
 def test_a_row_that_turns_once_has_its_one_boundary_found(
-    start: Answer, before: int, after: int, random: object, holes: float
+    start: SearchAnswer, before: int, after: int, random: object, holes: float
 ) -> None:
     """Unknown positions only widen the boundary."""
-    other = Answer.NO if start is Answer.YES else Answer.YES
+    other = SearchAnswer.NO if start is SearchAnswer.YES else SearchAnswer.YES
     row = [start] * before + [other] * after
     for place in range(1, len(row)):
         if random.random() < holes:  # type: ignore[attr-defined]
-            row[place] = Answer.UNKNOWN
+            row[place] = SearchAnswer.UNKNOWN
     boundaries = all_boundaries(row)
     assert len(boundaries) <= 1
     assert run(row)[0] == (boundaries[0] if boundaries else None)
 
 
 @given(YES_OR_NO, st.integers(1, 500), st.integers(1, 500))
-def test_a_row_that_turns_once_is_asked_little(start: Answer, before: int, after: int) -> None:
+def test_a_row_that_turns_once_is_asked_little(
+    start: SearchAnswer, before: int, after: int
+) -> None:
     """The search examines twice the logarithm of the boundary's position."""
-    other = Answer.NO if start is Answer.YES else Answer.YES
+    other = SearchAnswer.NO if start is SearchAnswer.YES else SearchAnswer.YES
     boundary_found, places = run([start] * before + [other] * after)
     assert boundary_found == (before - 1, before)
     assert len(places) <= 2 * math.ceil(math.log2(before + 1)) + 2
@@ -92,14 +94,14 @@ def test_a_row_that_turns_once_is_asked_little(start: Answer, before: int, after
 
 def test_the_same_everywhere_takes_asking_all() -> None:
     """A row without a boundary is examined completely."""
-    boundary_found, places = run([Answer.YES] * 13)
+    boundary_found, places = run([SearchAnswer.YES] * 13)
     assert boundary_found is None
     assert sorted(places) == list(range(13))
 
 
 def test_an_unknown_start_decides_nothing() -> None:
     """A row whose start is unknown has no boundary."""
-    assert run([Answer.UNKNOWN, Answer.YES, Answer.NO]) == (None, [0])
+    assert run([SearchAnswer.UNKNOWN, SearchAnswer.YES, SearchAnswer.NO]) == (None, [0])
 
 
 @given(st.lists(st.sampled_from(["compiles", "FC302", "FC101", None]), max_size=30))

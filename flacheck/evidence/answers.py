@@ -1,0 +1,261 @@
+"""Answers in words by judged standings: which release is best, and what is wrong with it.
+
+Every command that judges releases builds its answer here, so that all of them weigh a failure in
+the same way. Measurements on a card (slower, other results) add points to `RankedRelease.points`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from flacheck.evidence.analysis.known_good import group_by_key
+from flacheck.evidence.analysis.order import (
+    by_target,
+    by_version,
+    count_noun,
+    some,
+    split,
+    toolchain_label,
+)
+from flacheck.evidence.analysis.standing import Standing
+from flacheck.evidence.analysis.standing_state import Share, StandingState, add_shares
+from flacheck.evidence.analysis.weight import Reach, WeighedFailure, weigh
+from flacheck.model.answer import Answer, Point, VerdictWord, make_answer
+from flacheck.rules import RULES
+from flacheck.tables import advisories
+from flacheck.tables.advisories import Advisory, Effect
+from flacheck.toolchains import torch_pins
+
+_OPEN = (StandingState.PARTIAL, StandingState.NO_RECORD)
+# The number of failing operators that a sentence names.
+_NAMED = 2
+
+
+@dataclass(frozen=True)
+class RankedRelease:
+    """A release of a compiler for one subject, on the GPUs with evidence about both.
+
+    `remedies` are settings that compile a failing kernel, by its name; `further` are points of
+    other origin, such as measurements on a card.
+    """
+
+    about: str
+    toolchain: str
+    standings: tuple[Standing, ...]
+    remedies: Mapping[str, str] = field(default_factory=dict)
+    further: tuple[Point, ...] = ()
+
+    @property
+    def targets(self) -> list[str]:
+        return sorted({each.target for each in self.standings}, key=by_target)
+
+    @property
+    def torch(self) -> list[str]:
+        """The torch releases that require this Triton, oldest first."""
+        name, release = split(self.toolchain)
+        return torch_pins.torch_for(release) if name == "triton" else []
+
+    @property
+    def label(self) -> str:
+        """`Triton 3.9.0 (torch 2.15.0)`."""
+        text = toolchain_label(self.toolchain)
+        return f"{text} (torch {self.torch[-1]})" if self.torch else text
+
+    @property
+    def pin(self) -> str:
+        """The exact requirements: `torch==2.15.0 triton==3.9.0`."""
+        torch = [f"torch=={self.torch[-1]}"] if self.torch else []
+        return " ".join([*torch, self.toolchain])
+
+    @cached_property
+    def failures(self) -> list[WeighedFailure]:
+        """The failing kernels, those that decide first, each once."""
+        by_name: dict[tuple[str, str], WeighedFailure] = {}
+        for standing in self.standings:
+            for failure in weigh(standing):
+                by_name.setdefault((failure.name, failure.code), failure)
+        return sorted(by_name.values(), key=lambda each: each.reach)
+
+    @property
+    def deciding(self) -> list[WeighedFailure]:
+        """The failures that models meet."""
+        return [each for each in self.failures if each.reach is Reach.MODELS]
+
+    @property
+    def restrictions(self) -> list[WeighedFailure]:
+        """The failures that some program meets."""
+        return [each for each in self.failures if each.reach is not Reach.NOBODY]
+
+    @cached_property
+    def advisories(self) -> list[Advisory]:
+        """The advisories against the release on some GPU, each once."""
+        name, release = split(self.toolchain)
+        if name != "triton":
+            return []
+        found: dict[str, Advisory] = {}
+        package = self.about if "==" in self.about else None
+        for standing in self.standings:
+            against = advisories.against(
+                release, standing.target, kernels=standing.kernels, package=package
+            )
+            found.update((each.id, each) for each in against)
+        return list(found.values())
+
+    @property
+    def is_open(self) -> bool:
+        """True if some GPU has no complete result."""
+        return any(each.state in _OPEN for each in self.standings)
+
+    @property
+    def kernels(self) -> Share:
+        """The kernels that compiled, of all, over all GPUs."""
+        return add_shares(each.kernel_share for each in self.standings)
+
+    @cached_property
+    def kernel_names(self) -> frozenset[str]:
+        """All kernels of the subject, and what else fails."""
+        names = {failure.kernel for failure in self.failures}
+        return frozenset(names.union(*(each.kernels for each in self.standings)))
+
+    @property
+    def problems(self) -> int:
+        """The number of failing kernels and advisories that models meet.
+
+        Wrong results count twice: a run that fails is noticed.
+        """
+        silent = [each for each in self.advisories if each.effect is Effect.WRONG_RESULTS]
+        return len(self.deciding) + len(self.advisories) + len(silent)
+
+    @property
+    def verdict(self) -> VerdictWord:
+        """The verdict on the release alone."""
+        if self.deciding:
+            return VerdictWord.NO
+        if self.is_open:
+            return VerdictWord.UNKNOWN
+        if self.restrictions or self.advisories:
+            return VerdictWord.YES_BUT
+        return VerdictWord.YES
+
+    @property
+    def defects(self) -> str:
+        """The failing operators and the number of advisories; empty without any."""
+        names = dict.fromkeys(each.name for each in self.deciding)
+        for each in self.restrictions:
+            if each.operator not in names:
+                names[each.name] = None
+        parts = []
+        if names:
+            parts.append(f"all but {', '.join(some(list(names), _NAMED))}")
+        if self.advisories:
+            number = count_noun(len(self.advisories), "advisory", "advisories")
+            parts.append(f"{number} on wrong results or crashes")
+        return "; ".join(parts)
+
+    def points(self) -> list[Point]:
+        """Return what is wrong with the release, worst first."""
+        points = self._failure_points(self.deciding)
+        points += [Point(f"{each.what}.", f"{each.remedy}.") for each in self.advisories]
+        points += self.further
+        return points + self._failure_points(self.failures[len(self.deciding) :])
+
+    def _failure_points(self, failures: Iterable[WeighedFailure]) -> list[Point]:
+        """Return a point for each cause, with the operators that it concerns."""
+        groups = group_by_key(((each.code, each.remedy), each) for each in failures)
+        points = []
+        for (code, remedy), alike in groups.items():
+            names = list(dict.fromkeys(each.name for each in alike))
+            verb = "fails" if len(names) == 1 else "fail"
+            title = RULES[code].title if code in RULES else alike[0].line
+            text = f"{', '.join(some(names, 3))} {verb} with {code}, {title}"
+            setting = self.remedies.get(alike[0].kernel) if len(alike) == 1 else None
+            points.append(Point(text, remedy or setting or "take another release, or do without"))
+        return points
+
+
+def candidates(
+    standings: Iterable[Standing], remedies: Mapping[str, str] | None = None
+) -> list[RankedRelease]:
+    """Return the releases of some judged standings, best first."""
+    groups = group_by_key(((each.question.about, each.toolchain), each) for each in standings)
+    releases = []
+    for (about, toolchain), own in groups.items():
+        releases.append(RankedRelease(about, toolchain, tuple(own), remedies or {}))
+    newest_first = sorted(releases, key=_by_age, reverse=True)
+    return sorted(newest_first, key=_by_merit)
+
+
+def _by_age(candidate: RankedRelease) -> tuple[object, ...]:
+    return by_version(candidate.about), by_version(candidate.toolchain)
+
+
+def _by_merit(candidate: RankedRelease) -> tuple[object, ...]:
+    return (
+        candidate.is_open and not candidate.failures,
+        -len(candidate.targets),
+        candidate.problems,
+        len(candidate.failures),
+    )
+
+
+def best_answer(ranked: Sequence[RankedRelease], next: tuple[str, ...] = ()) -> Answer:
+    """Return the answer to "which release works?" by releases, best first (not empty)."""
+    best = ranked[0]
+    subject = f"{best.about.replace('==', ' ')} on {', '.join(some(best.targets, 2))}"
+    points = (*best.points(), *_untested(best), *_other_versions(ranked))
+    recommendation = f"pin {best.pin}"
+    if best.defects:
+        recommendation += f": {best.defects}"
+    failing = len({each.kernel for each in best.failures})
+    of = f"{failing} of {count_noun(len(best.kernel_names), 'kernel')}"
+    number = f"{of} {'fails' if failing == 1 else 'fail'}"
+    if best.is_open and not best.failures:
+        words = VerdictWord.UNKNOWN
+        text = f"no release has a complete result about {subject}"
+        recommendation = f"scan it here: flacheck scan {_subject(best)}"
+    elif 2 * len(best.deciding) >= len(best.kernel_names):
+        words = VerdictWord.NO
+        text = f"under the best release for {subject}, {best.label}, {number}"
+    elif best.restrictions:
+        words = VerdictWord.YES_BUT
+        names = dict.fromkeys(each.name for each in best.deciding or best.restrictions)
+        text = f"not {', '.join(some(list(names), 1))}: {best.label} is the best release for "
+        text += f"{subject}; {number}"
+    elif best.advisories:
+        words = VerdictWord.YES_BUT
+        text = f"with {count_noun(len(best.advisories), 'advisory', 'advisories')}: "
+        text += f"{best.label} is the best release for {subject}"
+    else:
+        words = VerdictWord.YES
+        text = f"{subject} compiles under {best.label}: {best.kernels} kernels compile, none fails"
+        if best.failures:
+            text = f"{text.removesuffix('none fails')}{failing} fail that models avoid"
+    return make_answer(words, text, points, recommendation, next)
+
+
+def _untested(best: RankedRelease) -> list[Point]:
+    kernels: set[str] = set()
+    for standing in best.standings:
+        kernels |= standing.untested_kernels
+    if not kernels:
+        return []
+    number = count_noun(len(kernels), "kernel was", "kernels were")
+    return [Point(f"{number} not tested", f"flacheck scan {_subject(best)} --configs own")]
+
+
+def _subject(candidate: RankedRelease) -> str:
+    subject = f"--package {candidate.about}" if "==" in candidate.about else candidate.about
+    release = split(candidate.toolchain)[1]
+    return f"{subject} --triton {release} --target {','.join(candidate.targets)}"
+
+
+def _other_versions(ranked: Sequence[RankedRelease]) -> list[Point]:
+    """Return a point for each other version of the package, with its best release."""
+    points = {}
+    for each in ranked:
+        if each.about != ranked[0].about and each.about not in points:
+            state = each.defects or "nothing fails"
+            points[each.about] = Point(f"{each.about}: best under {each.label}: {state}")
+    return list(points.values())
