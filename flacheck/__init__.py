@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from flacheck.api.bisect import bisect as bisect
     from flacheck.api.capture import Capture as Capture
     from flacheck.api.capture import capture as capture
+    from flacheck.api.check import check as check
     from flacheck.api.diff import diff as diff
     from flacheck.api.doctor import doctor as doctor
     from flacheck.api.dtypes import dtypes as dtypes
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from flacheck.api.toolchains import package_index as package_index
     from flacheck.api.toolchains import remove_toolchains as remove_toolchains
     from flacheck.capabilities.bisect.history import Bisection as Bisection
+    from flacheck.capabilities.check.document import Checked as Checked
     from flacheck.capabilities.diff.result import Comparison as Comparison
     from flacheck.capabilities.dtypes.result import DtypesResult as DtypesResult
     from flacheck.capabilities.gate.pins import Pin as Pin
@@ -96,6 +98,7 @@ _MODULES = {
     "Bisection": "capabilities.bisect.history",
     "Capture": "api.capture",
     "Cell": "model",
+    "Checked": "capabilities.check.document",
     "Comparison": "capabilities.diff.result",
     "DtypesResult": "capabilities.dtypes.result",
     "Event": "pipeline.events",
@@ -119,6 +122,7 @@ _MODULES = {
     "bisect": "api.bisect",
     "build_results": "api.results",
     "capture": "api.capture",
+    "check": "api.check",
     "clean_cache": "api.housekeeping",
     "describe_runs": "api.housekeeping",
     "diff": "api.diff",

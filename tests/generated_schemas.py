@@ -12,6 +12,7 @@ from msgspec.inspect import StructType, TypedDictType, type_info
 from flacheck.capabilities.autotune.results import AutotuneDocument
 from flacheck.capabilities.bench.results import BenchDocument
 from flacheck.capabilities.bisect.history import BisectDocument
+from flacheck.capabilities.check.document import Checked
 from flacheck.capabilities.diff.document import DiffDocument
 from flacheck.capabilities.dtypes.result import DtypesDocument
 from flacheck.capabilities.gate.result import GateDocument
@@ -36,6 +37,7 @@ STRUCTS: dict[str, Any] = {
     "dtypes-1": DtypesDocument,
     "explain-1": ExplainDocument,
     "gate-1": GateDocument,
+    "check-1": Checked,
     "known-1": Known,
     "measure-1": MeasureDocument,
     "plan-1": PlanDocument,

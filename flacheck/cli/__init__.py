@@ -22,6 +22,9 @@ from flacheck.reports.display import forgive_encodings
 
 # A command's module is imported when the command runs, or its own page is printed.
 _COMMANDS = {
+    "check": CommandPlace(
+        "check", "check", ASK, "Check torch, Triton, driver and packages that are installed here."
+    ),
     "scan": CommandPlace(
         "scan", "scan", ASK, "Compile kernels under releases, GPUs and dtypes; name failures."
     ),

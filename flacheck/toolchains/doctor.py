@@ -8,9 +8,11 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from packaging.version import Version
 
@@ -74,7 +76,39 @@ def checks() -> Iterator[Check]:
     yield Check("sqlite", sqlite3.sqlite_version_info >= (3, 24), sqlite3.sqlite_version, remedy)
     yield _triton_here()
     yield _linker()
+    yield from training_checks()
     yield _network()
+
+
+def training_checks() -> Iterator[Check]:
+    """Yield what Triton needs to launch a kernel on this machine's GPU."""
+    yield _launcher_compiler()
+    yield _kernel_cache()
+
+
+def _launcher_compiler() -> Check:
+    """Return the check that Triton can compile its launcher, a C extension."""
+    names = [os.environ.get("CC", ""), "clang", "gcc"]
+    path = next(filter(None, map(shutil.which, filter(None, names))), None)
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    remedy = "optional: Triton compiles its launcher with it (apt install gcc, or set CC)"
+    name = "compiler of Triton's launcher"
+    if path is not None and not header.is_file():
+        remedy = "optional: Triton's launcher includes it (apt install python3-dev)"
+        return Check(name, False, f"{header} is missing", remedy, optional=True)
+    return Check(name, path is not None, path or "neither clang nor gcc", remedy, optional=True)
+
+
+def _kernel_cache() -> Check:
+    """Return the check that Triton can write the folder of its compiled kernels."""
+    home = os.environ.get("TRITON_HOME") or str(Path.home())
+    folder = Path(os.environ.get("TRITON_CACHE_DIR") or Path(home, ".triton", "cache"))
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    ok = existing.is_dir() and os.access(existing, os.W_OK)
+    remedy = "optional: set TRITON_CACHE_DIR to a folder that can be written"
+    return Check("Triton's cache", ok, str(folder), remedy, optional=True)
 
 
 def _system() -> Check:

@@ -4,6 +4,7 @@ Packages are those of the project and the environment. Files are read, nothing i
 """
 
 import contextlib
+import importlib
 import importlib.metadata
 import importlib.util
 import json
@@ -27,6 +28,7 @@ from flacheck.source.kernel_files import kernels_in
 from flacheck.source.packages import checkouts
 from flacheck.subjects.captures.cards import target_of
 from flacheck.tables.settings import toml
+from flacheck.tables.targets import TARGETS
 from flacheck.toolchains import torch_pins
 
 # The kernels of these packages are torch's, Triton's and flacheck's own.
@@ -79,15 +81,15 @@ class Surroundings:
 
 def look(folder: Path) -> Surroundings | None:
     """Return the surroundings of a folder; None if no package has Triton kernels."""
-    distributions = _distributions(folder)
+    found = distributions(folder)
     by_name: dict[str, KernelPackage] = {}
-    for package in (*_environment_packages(distributions), *_project(folder)):
+    for package in (*environment_packages(found), *_project(folder)):
         by_name[package.name] = package
     if not by_name:
         return None
     packages = sorted(by_name.values(), key=lambda each: (-each.kernels, each.name))
     versions = {}
-    for distribution in distributions:
+    for distribution in found:
         name = str(canonicalize_name(distribution.metadata["Name"]))
         versions[name] = distribution.version
     releases, here = _releases(versions)
@@ -103,7 +105,7 @@ def look(folder: Path) -> Surroundings | None:
     )
 
 
-def _distributions(folder: Path) -> list[Distribution]:
+def distributions(folder: Path) -> list[Distribution]:
     """Return the distributions of the active environment, the project's, or else flacheck's."""
     for place in (os.environ.get("VIRTUAL_ENV"), folder / ".venv"):
         paths = list(map(str, Path(place or "").glob("lib/python3*/site-packages")))
@@ -117,8 +119,9 @@ def _complete(distributions: Iterable[Distribution]) -> list[Distribution]:
     return [each for each in distributions if each.metadata and each.metadata["Name"]]
 
 
-def _environment_packages(distributions: Iterable[Distribution]) -> Iterator[KernelPackage]:
-    for each in distributions:
+def environment_packages(found: Iterable[Distribution]) -> Iterator[KernelPackage]:
+    """Yield the installed packages that require torch or Triton and define kernels."""
+    for each in found:
         name = canonicalize_name(each.metadata["Name"])
         needs = any(map(_NEEDS.match, each.requires or ()))
         if name in _NOT_SCANNED or not needs:
@@ -206,17 +209,67 @@ def _release(version: str | None) -> str | None:
     return release.public
 
 
+@dataclass(frozen=True)
+class InstalledCard:
+    """An NVIDIA GPU by its driver: name, driver version, compute capability (`9.0`)."""
+
+    name: str
+    driver: str | None = None
+    capability: str | None = None
+
+    @property
+    def target(self) -> str | None:
+        """The target of its name, else of its capability; None for an unknown GPU."""
+        named = target_of(self.name)
+        if named is None and self.capability:
+            name = f"sm{self.capability.replace('.', '')}"
+            named = name if name in TARGETS else None
+        return named
+
+
 def read_gpu() -> str | None:
     """Return the name of the first NVIDIA GPU, as its driver gives it."""
-    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    card = read_card()
+    return card.name if card else None
+
+
+def read_card() -> InstalledCard | None:
+    """Return the first NVIDIA GPU by NVML, `nvidia-smi` or the driver's files; None without one."""
+    return _card_of_nvml() or _card_of_program() or _card_of_files()
+
+
+def _card_of_nvml() -> InstalledCard | None:
+    """Return the first GPU by nvidia-ml-py, if that is installed."""
+    try:
+        nvml = importlib.import_module("pynvml")
+    except ImportError:
+        return None
+    with contextlib.suppress(nvml.NVMLError):
+        nvml.nvmlInit()
+        handle = nvml.nvmlDeviceGetHandleByIndex(0)
+        major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+        name, driver = nvml.nvmlDeviceGetName(handle), nvml.nvmlSystemGetDriverVersion()
+        return InstalledCard(str(name), str(driver), f"{major}.{minor}")
+    return None
+
+
+def _card_of_program() -> InstalledCard | None:
+    fields = "name,driver_version,compute_cap"
+    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         process = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)
         lines = process.stdout.strip().splitlines()
         if process.returncode == 0 and lines:
-            return lines[0]
+            name, *others = [part.strip() for part in lines[0].split(",")]
+            driver, capability = (*others, None, None)[:2]
+            return InstalledCard(name, driver, capability)
+    return None
+
+
+def _card_of_files() -> InstalledCard | None:
     with contextlib.suppress(OSError):
         for file in sorted(DRIVER.glob("*/information")):
             model = re.search(r"^Model:\s*(.+)$", file.read_text(), re.MULTILINE)
             if model:
-                return model[1].strip()
+                return InstalledCard(model[1].strip())
     return None
