@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from flacheck.rules import RULES, UNCLASSIFIED, read
@@ -11,7 +13,7 @@ from tests.rule_logs import cases
 
 # The shares of reports that must be right, and of those that may be wrong. Rules were written with the first two files
 # and fixed after each draw, so that all files guard the fixes; the heads of the files have the earlier shares.
-# No rule was written for the ninth, eleventh, thirteenth, fourteenth and sixteenth draw.
+# No rule was written for the ninth, eleventh, thirteenth, fourteenth, sixteenth and eighteenth draw.
 _SHARES = {
     "known": (0.95, 0.03),
     "reports": (0.95, 0.03),
@@ -36,13 +38,12 @@ _SHARES = {
     "reports_drawn_fifteenth": (0.90, 0.03),
     "reports_drawn_sixteenth": (0.90, 0.03),
     "reports_drawn_seventeenth": (0.95, 0.03),
+    "reports_drawn_eighteenth": (0.80, 0.05),
 }
 
 
-def _codes_of(case: dict[str, object]) -> set[str]:
-    also = case.get("also", [])
-    assert isinstance(also, list)
-    return {code for kind in (case["kind"], *also) for code in CODES[str(kind)]}
+def _codes_of(case: dict[str, Any]) -> set[str]:
+    return {code for kind in (case["kind"], *case.get("also", ())) for code in CODES[kind]}
 
 
 @pytest.mark.parametrize("name", _SHARES)
@@ -67,8 +68,7 @@ def test_reports_read_as_their_kind(name: str) -> None:
 
 def test_every_kind_has_codes_that_exist() -> None:
     """The table of kinds contains only existing codes."""
-    for codes in CODES.values():
-        assert set(codes) <= set(RULES)
+    assert set().union(*CODES.values()) <= set(RULES)
 
 
 def test_a_long_log_keeps_the_lines_of_nearly_every_report() -> None:
@@ -81,8 +81,7 @@ def test_a_long_log_keeps_the_lines_of_nearly_every_report() -> None:
             if not findings:
                 continue
             log = b"".join([filler, case["log"].encode(), b"\n", filler])
-            parts = list(find_neighbourhoods(log, 0, len(log), set()))
-            if parts:
+            if list(find_neighbourhoods(log, 0, len(log), set())):
                 kept_count += 1
             else:
                 lost_count += 1
