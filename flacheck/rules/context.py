@@ -31,6 +31,7 @@ _SYSTEMS = {
     "wsl": re.compile(r"microsoft-standard-WSL|\bWSL2?\b"),
     "windows": re.compile(
         r"\b[A-Za-z]:[\\/]\w|\.(?:exe|dll|lib)\b|\bWin(?:dows|Error)\b|\bLNK\d{4}\b|\bMSVC\b|win_amd64"
+        r"|\bDLL load failed\b"
     ),
 }
 

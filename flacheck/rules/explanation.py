@@ -256,9 +256,12 @@ def _own_facts(finding: Finding) -> dict[str, Any]:
 
 
 def _links(rule: Rule, finding: Finding, log: Mapping[str, Any]) -> tuple[str, ...]:
-    if rule.code == UNCLASSIFIED and finding.message:
-        return (next_steps.report_link(finding.message, log),)
-    return rule.links
+    if rule.code != UNCLASSIFIED:
+        return rule.links
+    is_tritons = "triton" in log or "triton" in finding.message.lower()
+    if not is_tritons:
+        return ()
+    return (next_steps.report_link(finding.message, log),)
 
 
 def _why(rule: Rule, confidence: str, others: Sequence[str]) -> str:

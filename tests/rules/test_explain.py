@@ -367,6 +367,8 @@ def test_an_unknown_failure_names_the_nearest_codes_and_a_link_to_report_it() ->
     assert finding.links[0].startswith(
         "https://github.com/triton-lang/triton/issues/new?title=FooError"
     )
+    (elsewhere,) = flacheck.explain("FooError: the index of the shop is stale\n").findings
+    assert (elsewhere.code, elsewhere.links) == ("FC000", ())
 
 
 def _printed_commands() -> list[str]:
