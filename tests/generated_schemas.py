@@ -17,9 +17,9 @@ from flacheck.capabilities.diff.document import DiffDocument
 from flacheck.capabilities.dtypes.result import DtypesDocument
 from flacheck.capabilities.gate.result import GateDocument
 from flacheck.capabilities.known_results.document import Known
-from flacheck.capabilities.measure.results import MeasureDocument
 from flacheck.capabilities.repro.output.result import ReproDocument
 from flacheck.evidence.baseline.form import Baseline
+from flacheck.evidence.measured.results import MeasureDocument
 from flacheck.model.housekeeping import CacheListing, RunListing
 from flacheck.model.record import RecordedResources
 from flacheck.reports.plan import PlanDocument

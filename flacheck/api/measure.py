@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 from flacheck.api.arguments import one_package, run_options, selection_of, subject_of
 from flacheck.api.options.commands import MeasureOptions
 from flacheck.api.options.declaration import PathLike, takes
-from flacheck.capabilities.measure import bundle as bundles
-from flacheck.capabilities.measure.bundle import Bundle
-from flacheck.capabilities.measure.collecting import collect
 from flacheck.capabilities.measure.measuring import document_of, is_complete, wrong_records
-from flacheck.capabilities.measure.results import MeasureDocument
-from flacheck.capabilities.measure.running import LAUNCH_SECONDS, MeasurementJournal, run_bundle
 from flacheck.engine.card_runner import CardRunner, NoCard
 from flacheck.errors import Exit, IncompleteError, UsageError
+from flacheck.evidence.measured.results import MeasureDocument
 from flacheck.model import Json, Purpose
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
 from flacheck.pipeline.job import Job
-from flacheck.pipeline.measured_launches import measured_launches
+from flacheck.pipeline.measurement import bundle as bundles
+from flacheck.pipeline.measurement.bundle import Bundle
+from flacheck.pipeline.measurement.collecting import collect
+from flacheck.pipeline.measurement.launches import measured_launches
+from flacheck.pipeline.measurement.running import LAUNCH_SECONDS, MeasurementJournal, run_bundle
 from flacheck.pipeline.run import environment
 from flacheck.store import Store
 from flacheck.toolchains.scratch import temporary_folder

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from flacheck.capabilities.measure.results import (
+from flacheck.evidence.analysis.order import count_noun
+from flacheck.evidence.measured.results import (
     LaunchResult,
     MeasureDocument,
     Ratio,
@@ -13,7 +14,6 @@ from flacheck.capabilities.measure.results import (
     Result,
     State,
 )
-from flacheck.evidence.analysis.order import count_noun
 from flacheck.reports import document
 from flacheck.reports.document import Part, Tone, Words, row
 

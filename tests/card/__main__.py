@@ -18,17 +18,17 @@ from pathlib import Path
 
 import msgspec
 
-from flacheck.capabilities.measure import bundle as bundles
-from flacheck.capabilities.measure.bundle import SCHEMA, Bundle, BundledLaunch, BundleManifest
-from flacheck.capabilities.measure.collecting import collect
 from flacheck.capabilities.measure.measuring import document_of
-from flacheck.capabilities.measure.results import MeasureDocument, State
-from flacheck.capabilities.measure.running import run_launch
 from flacheck.engine.card_runner import CardRunner
+from flacheck.evidence.measured.results import MeasureDocument, State
 from flacheck.model import Purpose
 from flacheck.pipeline.events import drain
 from flacheck.pipeline.job import Job, RunOptions
-from flacheck.pipeline.measured_launches import choose_largest, launch_configs, measured_launches
+from flacheck.pipeline.measurement import bundle as bundles
+from flacheck.pipeline.measurement.bundle import SCHEMA, Bundle, BundledLaunch, BundleManifest
+from flacheck.pipeline.measurement.collecting import collect
+from flacheck.pipeline.measurement.launches import choose_largest, launch_configs, measured_launches
+from flacheck.pipeline.measurement.running import run_launch
 from flacheck.store import Store
 from flacheck.subjects.inputs import launches
 from flacheck.subjects.inputs.expand import Selection

@@ -19,14 +19,14 @@ import torch
 import triton
 from msgspec import convert
 
-from flacheck.capabilities.measure.bundle import Binary, BundledLaunch, Variant
-from flacheck.capabilities.measure.collecting import bundled_launch
 from flacheck.guest.engine import releases
 from flacheck.guest.workers import values
 from flacheck.guest.workers.launchable import describe_binary
 from flacheck.guest.workers.timed_launch import recorded_launch
 from flacheck.model import digest
-from flacheck.pipeline.measured_launches import MeasuredLaunch
+from flacheck.pipeline.measurement.bundle import Binary, BundledLaunch, Variant
+from flacheck.pipeline.measurement.collecting import bundled_launch
+from flacheck.pipeline.measurement.launches import MeasuredLaunch
 from flacheck.subjects.inputs.launches import RecordedLaunch
 
 TOOLCHAIN = f"triton=={triton.__version__}"

@@ -6,17 +6,13 @@ import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flacheck.capabilities.measure.bundle import BundleManifest
-from flacheck.capabilities.measure.judging import (
-    judge_launch,
-    kernel_ratios,
-    operator_ratios,
-    summarise,
-)
-from flacheck.capabilities.measure.results import CardFacts, MeasureDocument, State
-from flacheck.capabilities.measure.running import Findings
 from flacheck.engine import judge
+from flacheck.evidence.measured.ratios import kernel_ratios, operator_ratios, summarise
+from flacheck.evidence.measured.results import CardFacts, MeasureDocument, State
 from flacheck.model import Record
+from flacheck.pipeline.measurement.bundle import BundleManifest
+from flacheck.pipeline.measurement.judging import judge_launch
+from flacheck.pipeline.measurement.running import Findings
 from flacheck.rules import RULES
 
 WRONG = "FC706"

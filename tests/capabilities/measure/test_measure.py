@@ -12,20 +12,20 @@ import jsonschema
 import pytest
 
 import flacheck
-from flacheck.capabilities.measure import bundle as bundles
 from flacheck.capabilities.measure.measuring import WRONG, document_of, wrong_records
-from flacheck.capabilities.measure.results import State
-from flacheck.capabilities.measure.running import run_launch
 from flacheck.engine import card_runner
 from flacheck.engine.card_runner import CardRunner
 from flacheck.errors import Exit, IncompleteError, UsageError
+from flacheck.evidence.measured.results import State
 from flacheck.model import Verdict
+from flacheck.pipeline.measurement import bundle as bundles
+from flacheck.pipeline.measurement.running import run_launch
 from flacheck.reports import measure as measure_report
 from flacheck.reports import render
 from flacheck.reports.display import Display
 from flacheck.store import Store
-from tests.capabilities.measure.bundles import BINDING, COUNT, bundle, launch
 from tests.made_records import record
+from tests.pipeline.measurement.bundles import BINDING, COUNT, bundle, launch
 
 TEXT = """\
 import triton

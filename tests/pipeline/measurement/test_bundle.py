@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from flacheck.capabilities.measure import bundle as bundles
-from flacheck.capabilities.measure.bundle import Bundle
 from flacheck.errors import UsageError
-from tests.capabilities.measure.bundles import bundle, launch
+from flacheck.pipeline.measurement import bundle as bundles
+from flacheck.pipeline.measurement.bundle import Bundle
+from tests.pipeline.measurement.bundles import bundle, launch
 
 
 def _written(folder: Path) -> tuple[Path, Bundle]:

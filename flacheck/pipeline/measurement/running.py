@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from flacheck import files
-from flacheck.capabilities.measure.bundle import Bundle, BundledLaunch, request_of
-from flacheck.capabilities.measure.judging import spacing, tolerance
 from flacheck.engine.card import failure_of
 from flacheck.engine.card_runner import CardRunner
 from flacheck.errors import IncompleteError
 from flacheck.model import Attempt, Json, Outcome, digest
 from flacheck.pipeline.events import Event, Progress
+from flacheck.pipeline.measurement.bundle import Bundle, BundledLaunch, request_of
+from flacheck.pipeline.measurement.judging import spacing, tolerance
 
 # Seconds for a launch with all its binaries, and one of them may hang.
 LAUNCH_SECONDS = 60.0

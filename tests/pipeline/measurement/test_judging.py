@@ -8,17 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flacheck.capabilities.measure.judging import (
+from flacheck.evidence.measured.ratios import (
     best_results,
     change_of,
     kernel_ratios,
     operator_ratios,
-    spacing,
     summarise,
-    tolerance,
 )
-from flacheck.capabilities.measure.results import LaunchResult, Result, State, Times
-from tests.capabilities.measure.bundles import launch
+from flacheck.evidence.measured.results import LaunchResult, Result, State, Times
+from flacheck.pipeline.measurement.judging import spacing, tolerance
+from tests.pipeline.measurement.bundles import launch
 
 RATIOS = st.floats(min_value=0.01, max_value=100)
 SPREADS = st.floats(min_value=0, max_value=1)

@@ -8,7 +8,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from flacheck.capabilities.measure.bundle import (
+from flacheck.model import digest
+from flacheck.pipeline.measurement.bundle import (
     SCHEMA,
     Binary,
     Bundle,
@@ -18,7 +19,6 @@ from flacheck.capabilities.measure.bundle import (
     Parameter,
     Variant,
 )
-from flacheck.model import digest
 from tests.paths import TESTS
 
 BINDING = ("fake_card", str(TESTS))

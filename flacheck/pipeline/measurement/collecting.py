@@ -9,7 +9,12 @@ from typing import Any
 
 from msgspec import convert
 
-from flacheck.capabilities.measure.bundle import (
+from flacheck.errors import EmptySelection, UsageError
+from flacheck.model import Cell, Json, Record, Verdict
+from flacheck.model.launch import FLOAT_DTYPES
+from flacheck.pipeline.events import Event, RecordSettled
+from flacheck.pipeline.job import Job
+from flacheck.pipeline.measurement.bundle import (
     SCHEMA,
     Binary,
     Bundle,
@@ -18,12 +23,7 @@ from flacheck.capabilities.measure.bundle import (
     BundleManifest,
     Variant,
 )
-from flacheck.errors import EmptySelection, UsageError
-from flacheck.model import Cell, Json, Record, Verdict
-from flacheck.model.launch import FLOAT_DTYPES
-from flacheck.pipeline.events import Event, RecordSettled
-from flacheck.pipeline.job import Job
-from flacheck.pipeline.measured_launches import MeasuredLaunch, MeasuredLaunches
+from flacheck.pipeline.measurement.launches import MeasuredLaunch, MeasuredLaunches
 from flacheck.pipeline.run import run_plan
 from flacheck.store import Store
 from flacheck.store.binaries import Binaries

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from flacheck.capabilities.measure.measuring import document_of
-from flacheck.capabilities.measure.results import LaunchResult, MeasureDocument, State
-from flacheck.capabilities.measure.running import MeasurementJournal, run_bundle
 from flacheck.engine.card_runner import CardRunner, NoCard
+from flacheck.evidence.measured.results import LaunchResult, MeasureDocument, State
 from flacheck.pipeline.events import drain
-from tests.capabilities.measure.bundles import BINDING, bundle, launch
+from flacheck.pipeline.measurement.running import MeasurementJournal, run_bundle
+from tests.pipeline.measurement.bundles import BINDING, bundle, launch
 
 
 @pytest.fixture

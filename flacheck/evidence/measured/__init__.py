@@ -1,0 +1,1 @@
+"""Measurements on GPUs as evidence: results and times of launches under several releases."""
