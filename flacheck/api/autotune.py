@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flacheck.api.arguments import (
     one_package,
@@ -16,7 +17,6 @@ from flacheck.api.options.commands import AutotuneOptions
 from flacheck.api.options.declaration import takes
 from flacheck.capabilities.autotune import emit as emit_forms
 from flacheck.capabilities.autotune import fla_package, gathering
-from flacheck.capabilities.autotune.bench import Bench
 from flacheck.capabilities.autotune.emit import FlaFile
 from flacheck.capabilities.autotune.examination import (
     compile_trials,
@@ -27,14 +27,17 @@ from flacheck.capabilities.autotune.examination import (
 )
 from flacheck.capabilities.autotune.gathering import TunedLaunches
 from flacheck.capabilities.autotune.results import TunerResult
+from flacheck.engine.card_runner import CardRunner, NoCard
 from flacheck.engine.package_builds import provide_package
 from flacheck.errors import Exit, UsageError
 from flacheck.model import Json
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
+from flacheck.pipeline.measurement.running import LAUNCH_SECONDS
 from flacheck.reports import autotune as autotune_report
 from flacheck.subjects.inputs.expand import Selection
 from flacheck.subjects.inputs.subject import line_of
 from flacheck.tables import targets
+from flacheck.toolchains.scratch import temporary_folder
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -116,20 +119,18 @@ def autotune(
 
     Raises:
         UsageError: If several sources are named, or an argument is wrong.
-        IncompleteError: If `bench` finds no GPU.
+        UsageError: If `bench` finds no GPU.
     """
-    emit, trust = options["emit"], options["trust"]
+    emit = options["emit"]
     if emit not in _EMITTED:
         raise UsageError(f"--emit {emit}: expected fla or python")
     handle = on_event or ignore
-    timing = None
     # First: without a GPU there is nothing to time.
     if options["bench"]:
-        timing = Bench(trust=trust)
-        card = timing.card
-        handle(Progress(f"timing on {card.name} with Triton {card.triton} and torch {card.torch}"))
-        if card.target and not options["target"]:
-            options["target"] = card.target
+        card = _card()
+        handle(Progress(f"timing on {card['name']}"))
+        if not options["target"]:
+            options["target"] = "sm" + "".join(map(str, card["capability"]))
     selection = selection_of(options)
     every_key = emit == "fla"
     tuned_launches = _gather(kernel, selection, options, every_key)
@@ -145,15 +146,30 @@ def autotune(
     folder, run = Path(options["store"]), run_options(options)
     records = drain(compile_trials(tuning, folder, run), on_event)
     results = judge_trials(tuning, records, folder, run, options["fallback_budget"])
-    if timing is not None:
-        results = time_results(tuning, results, timing)
-    interrupted = timing is not None and timing.interrupted
+    interrupted = False
+    if options["bench"]:
+        with temporary_folder() as name, _runner(Path(name)) as runner:
+            times = time_results(tuning, results, runner, Path(name), folder, run)
+            results, interrupted = drain(times, on_event)
     if interrupted:
         handle(Progress("interrupted: the other configurations were not timed"))
     reading: list[str] = []
     for package_folder in tuned_launches.packages.values():
         reading += fla_package.reading_kernels(package_folder)
     return Autotuning(kernel, tuple(results), tuple(reading), interrupted)
+
+
+def _runner(folder: Path) -> CardRunner:
+    return CardRunner(LAUNCH_SECONDS, folder)
+
+
+def _card() -> Mapping[str, Any]:
+    """Return the facts of the GPU; UsageError without one."""
+    try:
+        with temporary_folder() as name, _runner(Path(name)) as runner:
+            return runner.card
+    except NoCard as error:
+        raise UsageError(f"--bench needs an NVIDIA GPU: {error}") from None
 
 
 def _gather(

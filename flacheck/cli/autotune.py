@@ -74,8 +74,8 @@ def _source(call: common.Call[AutotuneCommand]) -> dict[str, Any]:
         values.update({name: None for name in names if name not in typed_options})
     elif call.options["bench"] and any(values[name] for name in names):
         raise UsageError(
-            "--bench runs a package with your rights on this machine's card, and settings may come "
-            "from a stranger's checkout: name it with --package, --matrix or --launches"
+            "--bench runs a package's kernels on this machine's GPU, and settings may come from a "
+            "stranger's checkout: name it with --package or --launches"
         )
     return {name: values[name] for name in names}
 

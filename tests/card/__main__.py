@@ -111,7 +111,7 @@ class Check:
         toolchains = tuple(f"{TOOLCHAIN}+{name}" for name in names)
         manifest = BundleManifest(SCHEMA, "0", "tests.card", "sm90", toolchains, tuple(measured))
         bundle = Bundle(manifest, self.folder)
-        findings = [run_launch(launch, bundle, self.runner, 0) for launch in measured]
+        findings = [run_launch(launch, bundle.folder, self.runner, 0) for launch in measured]
         return document_of(manifest, findings, self.runner.card)
 
     def same_twice(self, file: Path) -> None:
@@ -237,7 +237,7 @@ class Check:
         bundle = bundles.read(file, folder)
         findings = []
         for launch in bundle.manifest.launches:
-            findings.append(run_launch(launch, bundle, self.runner, 0))
+            findings.append(run_launch(launch, bundle.folder, self.runner, 0))
         document = document_of(bundle.manifest, findings, self.runner.card)
         print(f"{len(findings)} launches of {file.name} in {time.monotonic() - start:.0f} s")
         for summary in document.summaries:

@@ -15,14 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 import triton
 from msgspec import convert
 
+from flacheck.guest.card.memory import Layout
 from flacheck.guest.engine import releases
 from flacheck.guest.workers import values
+from flacheck.guest.workers.interpreter_worker import HostMemory, Tensors, recorded_arguments
 from flacheck.guest.workers.launchable import describe_binary
-from flacheck.guest.workers.timed_launch import recorded_launch
 from flacheck.model import digest
 from flacheck.pipeline.measurement.bundle import Binary, BundledLaunch, Variant
 from flacheck.pipeline.measurement.collecting import bundled_launch
@@ -60,26 +62,27 @@ class Original:
         assert entry.memory is not None
         function = load(entry)
         launch = entry.without_decorators()
-        request: Any = {
-            "memory": entry.memory.to_json(),
-            "launch": {"args": dict(launch.args)},
-            "options": {},
-        }
-        timed = recorded_launch(request, function, "cuda")
-        constants = values.constants(self.config.get("kwargs", {}), timed.names)
+        names = function.fn.__globals__
+        request: Any = {"launch": {"args": dict(launch.args)}, "options": {}}
+        tensors = msgspec.to_builtins(bundled_launch(MeasuredLaunch(entry, ()), ()).tensors)
+        layout = Layout({"storages": list(entry.memory.storages), "tensors": tensors})
+        memory = HostMemory(layout.size)
+        layout.fill(memory, 0, "normal", 0)
+        arguments = recorded_arguments(request, function, Tensors(layout, memory, "cuda").make)
+        constants = values.constants(self.config.get("kwargs", {}), names)
         options = {name: each for name, each in self.config.items() if name != "kwargs"}
         settings = {
             **constants,
             **{name: each for name, each in options.items() if each is not None},
         }
-        self.compiled = timed.with_config({**settings, "grid": self.grid})()
+        bound = {**arguments, **settings}
+        self.compiled = function.run(grid=self.grid, warmup=False, **bound)
         torch.cuda.synchronize()
         # Below the launcher, whose time on the host exceeds that of many kernels on the GPU.
-        bound = {**timed._kwargs, **settings}
         ordered = [bound.get(name) for name in function.arg_names]
         grid = (*self.grid, 1, 1)[:3]
         self.call = lambda: self.compiled[grid](*ordered)
-        arguments = values.arguments(dict(launch.args), timed.names)
+        arguments = values.arguments(dict(launch.args), names)
         self.description = describe_binary(self.compiled, {**arguments, **settings}, 32)
 
     def milliseconds(self) -> float:

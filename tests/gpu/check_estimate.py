@@ -1,10 +1,9 @@
-"""Does the estimate rank configurations as a card does? Run on a machine with a GPU, torch and a
-Triton:
+"""Does the estimate rank configurations as a card does? Run on a machine with a GPU and a Triton:
 
-    python tests/gpu/check_estimate.py [KERNEL-GLOB] [B,T,H,K,V | FILE.jsonl] [I/N]
+    python tests/gpu/check_estimate.py KERNEL-GLOB FILE.jsonl [I/N]
 
-Every compiling configuration is timed there by `flacheck autotune --bench`: of our kernels at a
-size, or of those in a launches file, part I of N (by kernel, where a run has to be short). A line a
+Every compiling configuration of the kernels in a launches file is timed there by `flacheck autotune
+--bench`, or part I of N of the kernels, where a run has to be short. A line a
 kernel: how many were timed; Spearman's rank correlation of the times with the estimate (1 is a
 perfect ranking), with one minus the occupancy, and with the registers a thread; how much slower
 than the best the configuration is that the estimate puts first, and the median one; and the largest
@@ -30,7 +29,6 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
-SHAPE = "4,4096,16,128,128"
 COLUMNS = (
     "kernel",
     "timed",
@@ -44,14 +42,10 @@ COLUMNS = (
 
 
 def measure(glob: str, of: str, part: str) -> list[dict[str, Any]]:
-    """The results of `flacheck autotune --bench` for one shape in bf16, or for a launches file."""
+    """The results of `flacheck autotune --bench` for a launches file."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
-        source = (
-            _part(Path(of), Path(folder), part)
-            if of.endswith(".jsonl")
-            else _matrix(of, Path(folder))
-        )
+        source = _part(Path(of), Path(folder), part)
         command = [
             "autotune",
             glob,
@@ -70,13 +64,6 @@ def measure(glob: str, of: str, part: str) -> list[dict[str, Any]]:
         if not out.exists():
             sys.exit(result.returncode)
         return json.loads(out.read_text())["results"]
-
-
-def _matrix(shape: str, folder: Path) -> list[str]:
-    sizes = dict(zip("BTHKV", map(int, shape.split(","))))
-    matrix = folder / "estimate.yaml"
-    matrix.write_text(json.dumps({"version": 1, "axes": {"dtype": "bf16", "shape": sizes}}))
-    return ["--matrix", str(matrix)]
 
 
 def _part(file: Path, folder: Path, part: str) -> list[str]:
@@ -130,7 +117,7 @@ def row(result: dict[str, Any]) -> list[str]:
     ]
 
 
-def main(glob: str = "*", of: str = SHAPE, part: str = "1/1") -> int:
+def main(glob: str, of: str, part: str = "1/1") -> int:
     """0; the ranks are on stdout."""
     results = measure(glob, of, part)
     print("\t".join(COLUMNS))

@@ -53,8 +53,8 @@ _EMIT = (
     "lists of triton.Config."
 )
 _BENCH = (
-    "Time every compiling configuration on this machine's GPU with the installed Triton. Kernels "
-    "of packages and launches files are timed at the recorded sizes."
+    "Time every compiling configuration of recorded launches on this machine's GPU, under each "
+    "release. It needs NVIDIA's driver and flacheck[card] alone."
 )
 _MEASURE_CONFIGS = "Measure one configuration of each launch, or all of them: the quickest counts."
 _MEASURE_CAPTURED = "Read the package's captures from FILE, or write them there."

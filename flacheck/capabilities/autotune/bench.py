@@ -1,18 +1,16 @@
 """The timing of compiling configurations on this machine's GPU (`--bench`).
 
-flacheck's own kernels are timed as their host functions launch them, others as they were recorded:
-on tensors like the recorded ones, with other numbers in them. A worker process does it, because a
-kernel may fault on the GPU or never end.
+Each release's own binaries of a recorded launch run side by side, on the same inputs.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from flacheck.capabilities.autotune import timeable
 from flacheck.capabilities.autotune.emit import configuration
 from flacheck.capabilities.autotune.results import (
     ExaminedConfig,
@@ -22,145 +20,165 @@ from flacheck.capabilities.autotune.results import (
     TunedLaunch,
     TunerResult,
 )
-from flacheck.engine.card import CardWorker, failure_of
-from flacheck.errors import UsageError
-from flacheck.model import Attempt, Json, Outcome, canonical
-from flacheck.source.packages.package import Package
+from flacheck.capabilities.autotune.trials import Trials
+from flacheck.engine.card_runner import CardRunner
+from flacheck.evidence.measured.results import Result, State
+from flacheck.model import Cell, Json, Record, canonical
+from flacheck.pipeline.events import Event, RecordSettled
+from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.measurement.collecting import bundled_launch, unknown_integers, variants_of
+from flacheck.pipeline.measurement.judging import judge_launch
+from flacheck.pipeline.measurement.launches import MeasuredLaunch
+from flacheck.pipeline.measurement.running import Findings, run_launch
+from flacheck.pipeline.plan import Plan
+from flacheck.pipeline.run import run_plan
+from flacheck.store import Store
 
-# The longest time of a scan's compile for a kernel without a history.
-_SECONDS = 300.0
-# The number of configurations of a launch that may end their worker before the rest is skipped.
-_MOST_CRASHES = 2
-_GIVEN_UP = "not tried: configurations before it hung, or took their worker along"
+_SEED = 0
 _INTERRUPT = "interrupted"
+_DECLARED = (
+    "its launch was declared, not recorded, and so its tensors have no sizes: record a program "
+    "with `flacheck capture`, and name the file with --launches"
+)
+_WITHOUT_SIZES = "the launches file lacks the sizes of its tensors: record it again"
+_WITHOUT_GRID = "its grid was not recorded"
 _Config = Mapping[str, Any]
-Packages = Mapping[str, Package]
+
+
+@dataclass
+class TimedResult:
+    """A result with the cells of its configurations and fallbacks, or why it is not timed."""
+
+    result: TunerResult
+    launch: MeasuredLaunch | None = None
+    # Each fallback as its settings and the configuration that they make.
+    fallbacks: list[tuple[Mapping[str, Any], _Config]] = field(default_factory=list)
+    failures: dict[str, Timing] = field(default_factory=dict)
+    reason: str | None = None
+
+
+def timed_cells(result: TunerResult, trials: Trials, target: str) -> TimedResult:
+    """Return the cells to time; `target` is that of the GPU."""
+    tuned_launch = trials.tuned_launch
+    recorded = tuned_launch.recorded_launch
+    if result.target != target:
+        return TimedResult(result, reason=f"the GPU that is here is {target}")
+    if recorded is None:
+        return TimedResult(result, reason=_DECLARED)
+    if recorded.memory is None:
+        return TimedResult(result, reason=_WITHOUT_SIZES)
+    timed = TimedResult(result, MeasuredLaunch(recorded, ()))
+    configs = [each.config for each in result.configs if each.fate is Fate.RUNS]
+    for fallback in result.fallbacks:
+        config = configuration(result, fallback)
+        if config is not None:
+            timed.fallbacks.append((fallback.use, config))
+            configs.append(config)
+    assert timed.launch is not None
+    for config in {canonical(each): each for each in configs}.values():
+        grid = grid_of(tuned_launch, config)
+        if grid is None:
+            timed.failures[canonical(config)] = Timing(failed=_WITHOUT_GRID)
+        else:
+            timed.launch.cells.append((trials.compile_of(config), config, grid))
+    if not configs:
+        timed.reason = "none of its configurations runs"
+    timed.reason = timed.reason or unknown_integers(bundled_launch(timed.launch, ()).tensors)
+    return timed
+
+
+def grid_of(tuned_launch: TunedLaunch, config: _Config) -> tuple[int, ...] | None:
+    """Return the grid of a recorded configuration with equal constants, which decide the grid."""
+    recorded = tuned_launch.recorded_launch
+    assert recorded is not None
+    same = []
+    same_constants = []
+    for other, grid in zip(recorded.launch.configs, recorded.grids or ()):
+        if all(config.get(name) == value for name, value in other.items()):
+            same.append(grid)
+        if other.get("kwargs") == config.get("kwargs"):
+            same_constants.append(grid)
+    grids = [*same, *same_constants]
+    return tuple(grids[0]) if grids and grids[0] else None
+
+
+def compile_binaries(
+    all_timed: Sequence[TimedResult], plan: Plan, store: Store, options: RunOptions
+) -> Generator[Event, None, dict[str, Record]]:
+    """Compile the cells that have no binary yet; return their records by key."""
+    cells: dict[str, Cell] = {}
+    for timed in all_timed:
+        if timed.launch is not None and timed.reason is None:
+            cells |= {cell.key: cell for cell, _, _ in timed.launch.cells}
+    records: dict[str, Record] = {}
+    options = replace(options, binaries=True)
+    for event in run_plan(replace(plan, cells=list(cells.values())), store, options):
+        if isinstance(event, RecordSettled):
+            records[event.record.key] = event.record
+        yield event
+    return records
 
 
 class Bench:
-    """A worker on the GPU, inside of a `with` statement.
+    """The runner of binaries on the GPU, which measures results one after another.
 
     After Ctrl-C `interrupted` is True: the timings so far are kept, and nothing more is timed.
-
-    Args:
-        device: The torch device.
-        seconds: The time limit of a configuration with its compile.
-        trust: True if the user trusts the sources of kernels.
-
-    Raises:
-        UsageError: If no GPU is found, or torch cannot use it.
     """
 
-    def __init__(
-        self, device: str = "cuda", seconds: float = _SECONDS, trust: bool = False
-    ) -> None:
-        settings = {"trust": trust}
-        self._worker = CardWorker("bench_worker", "--bench", device, seconds, UsageError, settings)
-        self._choice, self.card = self._worker.toolchain, self._worker.card
+    def __init__(self, runner: CardRunner, folder: Path) -> None:
+        self._runner, self._folder = runner, folder
         self.interrupted = False
 
-    def __enter__(self) -> Bench:
-        self._worker.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._worker.__exit__()
-
-    def time_configs(
-        self, result: TunerResult, tuned_launch: TunedLaunch, packages: Packages
-    ) -> TunerResult:
+    def time(self, timed: TimedResult, records: Mapping[str, Record]) -> TunerResult:
         """Return the result with times of its configurations and fallbacks, or why it has none."""
-        runs = [each.config for each in result.configs if each.fate is Fate.RUNS]
-        instead = []
-        for fallback in result.fallbacks:
-            config = configuration(result, fallback)
-            if config is not None:
-                instead.append((fallback.use, config))
-        configs = list(runs)
-        for _, config in instead:
-            configs.append(config)
-        why = self._elsewhere(result) or timeable.untimeable(tuned_launch)
-        if not why and not configs:
-            why = "none of its configurations runs"
-        if self.interrupted:
-            why = _INTERRUPT
-        times = why or self._times(tuned_launch, configs, packages)
-        if isinstance(times, str):
-            return replace(result, not_timed=times)
-        new_configs = []
-        for each in result.configs:
-            new_configs.append(replace(each, timing=times.get(canonical(each.config))))
-        prices = []
-        for use, config in instead:
-            prices.append(Price(use, *price_against(times[canonical(config)], new_configs)))
-        return replace(
-            result, configs=new_configs, prices=prices, rank=rank_correlation(new_configs)
-        )
-
-    def _elsewhere(self, result: TunerResult) -> str | None:
-        """Return why this GPU or this Triton cannot time a result; None if they can."""
-        if result.toolchain == self._choice and self.card.target in (None, result.target):
-            return None
-        card = self.card.target or self.card.name
-        return f"{self._choice} on {card} is what is here to time with"
-
-    def _times(
-        self, tuned_launch: TunedLaunch, configs: Sequence[_Config], packages: Packages
-    ) -> dict[str, Timing] | str:
-        """Return the timing of each configuration, or why none has one."""
-        package = _folder_of(packages.get(tuned_launch.cell.kernel.package or ""))
-        request = timeable.request(tuned_launch)
+        reason = _INTERRUPT if self.interrupted else timed.reason
+        if reason or timed.launch is None:
+            return replace(timed.result, not_timed=reason)
         try:
-            preparation = self._worker.run({**request, "op": "prepare"}, package)
+            times = {**timed.failures, **self._times(timed.launch, records)}
         except KeyboardInterrupt:
             self.interrupted = True
-            return _INTERRUPT
-        if preparation.outcome is not Outcome.FINISHED:
-            return f"its launch cannot be made again: {failure_of(preparation)}"
-        times: dict[str, Timing] = {}
-        crashes = 0
-        for config in configs:
-            own = timeable.own_grid(tuned_launch, config)
-            if own is None:
-                times[canonical(config)] = Timing(failed="its grid was not recorded")
-                continue
-            if crashes >= _MOST_CRASHES:
-                times[canonical(config)] = Timing(failed=_GIVEN_UP)
-                continue
-            if self.interrupted:
-                times[canonical(config)] = Timing(failed=f"not timed: {_INTERRUPT}")
-                continue
-            question = {**request, "op": "bench", "config": dict(config), **own}
-            try:
-                attempt = self._worker.run(question, package)
-            except KeyboardInterrupt:
-                # Each timing took seconds on the GPU, so those before the interrupt stay.
-                self.interrupted = True
-                times[canonical(config)] = Timing(failed=f"not timed: {_INTERRUPT}")
-                continue
-            times[canonical(config)] = _timing(attempt)
-            # A second hang would take the whole time limit again.
-            crashes += {
-                Outcome.DIED: 1,
-                Outcome.TIMED_OUT: _MOST_CRASHES,
-                Outcome.LOST: _MOST_CRASHES,
-            }.get(attempt.outcome, 0)
+            return replace(timed.result, not_timed=_INTERRUPT)
+        configs = []
+        for each in timed.result.configs:
+            configs.append(replace(each, timing=times.get(canonical(each.config))))
+        prices = []
+        for use, config in timed.fallbacks:
+            prices.append(Price(use, *price_against(times[canonical(config)], configs)))
+        return replace(timed.result, configs=configs, prices=prices, rank=rank_correlation(configs))
+
+    def _times(self, launch: MeasuredLaunch, records: Mapping[str, Record]) -> dict[str, Timing]:
+        """Return the timing of each configuration, by its canonical text."""
+        bundled = bundled_launch(launch, variants_of(launch, records, self._folder))
+        findings = run_launch(bundled, self._folder, self._runner, _SEED)
+        results = judge_launch(bundled, findings.facts, findings.deaths).results
+        times = {}
+        for index, (result, (_, config, _)) in enumerate(zip(results, launch.cells)):
+            times[canonical(config)] = _timing(result, _samples(findings, index))
         return times
 
 
-def _folder_of(package: Package | None) -> dict[str, Json]:
-    """Return the folder and modules of a package by its identity, if there is a package."""
-    if package is None:
-        return {}
-    return {package.identity: {"path": package.path, "modules": list(package.modules)}}
+def _samples(findings: Findings, index: int) -> list[float]:
+    finding: Json = findings.facts.get("variants", {}).get(str(index), {})
+    samples: list[float] = finding.get("microseconds", [])
+    return samples
 
 
-def _timing(attempt: Attempt) -> Timing:
-    if attempt.outcome is not Outcome.FINISHED:
-        return Timing(failed=failure_of(attempt))
-    names = ("median_ms", "low_ms", "high_ms", "warm_up_s")
-    times = {name: round(attempt.facts[name], 5) for name in names}
-    return Timing(**times, error=attempt.facts["error"])
+def _timing(result: Result, samples: Sequence[float]) -> Timing:
+    """Return the median of the samples, and the times that a fifth of them lies below and above."""
+    if not samples or result.state is State.FAULTS:
+        return Timing(failed=result.reason or "it was not timed")
+    low, *_, high = statistics.quantiles(samples, n=5)
+    return Timing(
+        median_ms=_milliseconds(statistics.median(samples)),
+        low_ms=_milliseconds(low),
+        high_ms=_milliseconds(high),
+        error=0.0 if result.state is State.SAME else result.error,
+    )
+
+
+def _milliseconds(microseconds: float) -> float:
+    return round(microseconds / 1_000, 5)
 
 
 def price_against(

@@ -6,16 +6,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flacheck.capabilities.autotune import judging
-from flacheck.capabilities.autotune.bench import Bench
+from flacheck.capabilities.autotune.bench import Bench, compile_binaries, timed_cells
 from flacheck.capabilities.autotune.gathering import TunedLaunches
 from flacheck.capabilities.autotune.pruning import find_pruned_configs
-from flacheck.capabilities.autotune.results import Fate, TunedLaunch, TunerResult
+from flacheck.capabilities.autotune.results import Fate, TunerResult
 from flacheck.capabilities.autotune.trials import Trials, ruled_out, trials
+from flacheck.engine.card_runner import CardRunner
 from flacheck.evidence.analysis.fallbacks import Fallback
 from flacheck.evidence.analysis.known_good import group_by_key
 from flacheck.evidence.analysis.order import some
 from flacheck.model import Cell, Purpose, Record, canonical
-from flacheck.pipeline.events import Event, RecordSettled
+from flacheck.pipeline.events import Event, Progress, RecordSettled
 from flacheck.pipeline.fallbacks.searching import search_with_workers
 from flacheck.pipeline.job import MEMORY_MB, RunOptions, count_processors
 from flacheck.pipeline.plan import Plan
@@ -84,27 +85,39 @@ def compile_trials(
 
 
 def time_results(
-    tuning: TuningPlan, results: Sequence[TunerResult], bench: Bench
-) -> list[TunerResult]:
-    """Return the results with timings of their configurations on this machine's GPU."""
-    launches: dict[tuple[_Place, str], TunedLaunch] = {}
-    for launch_trials in tuning.trials:
-        tuned_launch = launch_trials.tuned_launch
+    tuning: TuningPlan,
+    results: Sequence[TunerResult],
+    card_runner: CardRunner,
+    folder: Path,
+    store: Path,
+    options: RunOptions,
+) -> Generator[Event, None, tuple[list[TunerResult], bool]]:
+    """Return the results with timings on this machine's GPU, and True after an interrupt.
+
+    Binaries of a compile lie in the folder.
+    """
+    launches: dict[tuple[_Place, str], Trials] = {}
+    for each in tuning.trials:
+        tuned_launch = each.tuned_launch
         cell = tuned_launch.cell
         place = (cell.kernel.name, cell.kernel.package, cell.toolchain, cell.target)
-        launches[place, canonical(tuned_launch.launch.to_json())] = tuned_launch
+        launches[place, canonical(tuned_launch.launch.to_json())] = each
         # The result of a kernel without configurations names no launch.
-        launches.setdefault((place, canonical(None)), tuned_launch)
+        launches.setdefault((place, canonical(None)), each)
+    target = "sm" + "".join(map(str, card_runner.card["capability"]))
+    all_timed = []
+    for result in results:
+        place = (result.kernel, result.package, result.toolchain, result.target)
+        all_timed.append(timed_cells(result, launches[place, canonical(result.launch)], target))
+    with Store.open(store) as open_store:
+        records = yield from compile_binaries(all_timed, tuning.plan, open_store, options)
+    bench = Bench(card_runner, folder)
     with_timings = []
-    with bench:
-        for number, each in enumerate(results, 1):
-            step = f"timing {number} of {len(results)}"
-            _LOG.info(f"{step}: {each.kernel}, {len(each.configs)} configurations")
-            place = (each.kernel, each.package, each.toolchain, each.target)
-            tuned_launch = launches[place, canonical(each.launch)]
-            result = bench.time_configs(each, tuned_launch, tuning.plan.packages)
-            with_timings.append(result)
-    return with_timings
+    for number, timed in enumerate(all_timed, 1):
+        step = f"timing {number} of {len(results)}"
+        yield Progress(f"{step}: {timed.result.kernel}", is_step=True)
+        with_timings.append(bench.time(timed, records))
+    return with_timings, bench.interrupted
 
 
 def judge_trials(

@@ -87,16 +87,14 @@ class Timing(JsonStruct, frozen=True):
         median_ms: The median of a launch in milliseconds.
         low_ms: A fifth of the launches took less.
         high_ms: A fifth of the launches took more.
-        warm_up_s: The seconds of the first launch with its compile.
-        error: The largest relative error of the output against that of the first configuration, or
-            of the first one since the worker was restarted; None if the outputs are not numbers.
+        error: The relative error of the results against those of the first configuration, by their
+            norm; None if they were not compared.
         failed: The reason why the configuration could not be timed; all else is None then.
     """
 
     median_ms: float | None = None
     low_ms: float | None = None
     high_ms: float | None = None
-    warm_up_s: float | None = None
     error: float | None = None
     failed: str | None = None
 

@@ -48,13 +48,16 @@ class Trials:
 
     def compiles(self) -> list[Cell]:
         """Return each configuration as a plain compile, for estimates and fallbacks."""
-        all_configs = self.tuned_launch.launch.configs
-        compiles = []
-        for trial, config in zip(self.configs, all_configs):
-            launch = self.tuned_launch.launch.with_constants(config.get("kwargs", {}))
-            cell = replace(trial, stage="compile", launch=launch, configs=all_configs)
-            compiles.append(cell)
-        return compiles
+        return [self.compile_of(config) for config in self.tuned_launch.launch.configs]
+
+    def compile_of(self, config: Mapping[str, Any]) -> Cell:
+        """Return the plain compile of a configuration, which the autotuner need not have."""
+        launch = self.tuned_launch.launch
+        cell = replace(
+            self.tuned_launch.cell, stage="compile", options=_options(self.tuned_launch, config)
+        )
+        own_launch = launch.with_constants(config.get("kwargs", {}))
+        return replace(cell, launch=own_launch, configs=launch.configs)
 
     def estimates(self, packages: Mapping[str, Package]) -> list[float]:
         """Return the estimated time of each configuration, to rank them by.
@@ -99,12 +102,17 @@ def _trial(tuned_launch: TunedLaunch, index: int) -> Cell:
     config = configs[index]
     # One other configuration makes the autotuner try the first; more would only cost time.
     others = [*configs[:index], *configs[index + 1 :]]
+    launch = replace(tuned_launch.launch, configs=(config, *others[:1]), keys=())
+    options = _options(tuned_launch, config)
+    return replace(tuned_launch.cell, stage="trial", launch=launch, options=options)
+
+
+def _options(tuned_launch: TunedLaunch, config: Mapping[str, Any]) -> dict[str, Any]:
     options = {**tuned_launch.options}
     for name, value in config.items():
         if name != "kwargs":
             options[name] = value
-    launch = replace(tuned_launch.launch, configs=(config, *others[:1]), keys=())
-    return replace(tuned_launch.cell, stage="trial", launch=launch, options=options)
+    return options
 
 
 def ruled_out(tuned_launch: TunedLaunch, config: Mapping[str, Any]) -> str | None:

@@ -38,10 +38,30 @@ class Times(JsonStruct, frozen=True):
     median: Microseconds
 
 
+class Sample(JsonStruct, frozen=True):
+    """Elements of a storage where groups of equal results disagree.
+
+    `values` are those of each group at the `places`, floats in hexadecimal form.
+    """
+
+    places: tuple[Natural, ...]
+    values: tuple[tuple[str, ...], ...]
+
+
+class Disagreement(JsonStruct, frozen=True):
+    """The inputs of a launch whose results disagree, and elements where they do."""
+
+    seed: Natural
+    distribution: str
+    tolerance: float
+    samples: dict[str, Sample]
+
+
 class Result(JsonStruct, frozen=True):
     """A launch in one configuration under one release.
 
-    `error` is the relative error to the results that it was compared with, by their norm.
+    Results of one `group` agree. `error` is the relative error to the results that it was compared
+    with, by their norm.
     """
 
     toolchain: ToolchainName
@@ -54,10 +74,14 @@ class Result(JsonStruct, frozen=True):
     error: float | None
     registers: Natural | None
     stack: Natural | None
+    group: Natural | None = None
 
 
 class LaunchResult(JsonStruct, frozen=True):
-    """A launch under every release. `spread` is the difference of two timings of one binary."""
+    """A launch under every release. `spread` is the difference of two timings of one binary.
+
+    `judge` decided which of different results are right, if it was not the majority.
+    """
 
     kernel: str
     package: str | None
@@ -70,6 +94,8 @@ class LaunchResult(JsonStruct, frozen=True):
     distribution: str | None
     spread: float | None
     results: tuple[Result, ...]
+    disagreement: Disagreement | None = None
+    judge: str | None = None
 
 
 class Ratio(JsonStruct, frozen=True):

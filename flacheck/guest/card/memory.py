@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from ..engine.messages import Json
 from .driver import Gpu, LoadedBinary, c_value
-from .numbers import BLOCK, FORMS, encode_integers, float_block, positions
+from .numbers import BLOCK, FORMS, encode_integers, float_block, floats, positions
 
 _GUARD_BYTES, _GUARD = 4096, 0xA7
 # The alignment of torch's allocations.
 _ALIGN = 512
 _BLOCKS, _THREADS = 1024, 256
+# Elements of a storage that are kept where results disagree.
+_MOST_SAMPLES = 1_000
 # The results of compare.cu: seven sums, two largest numbers, and the smallest and largest bits of
 # a written value.
 _RESULT = struct.Struct("<9d2Q")
@@ -26,6 +28,18 @@ COMPARED = {
     "cooperative": False,
     "pdl": False,
 }
+
+
+class Memory(Protocol):
+    """Memory that a launch's inputs are written to: a GPU's, or the host's in its place."""
+
+    def clear(self, address: int, value: int, count: int) -> None: ...
+
+    def upload(self, address: int, content: bytes) -> None: ...
+
+    def copy(self, target: int, source: int, count: int) -> None: ...
+
+    def wait(self) -> None: ...
 
 
 class Layout:
@@ -47,7 +61,9 @@ class Layout:
         self._guards.append((end, end + _GUARD_BYTES))
         self.size = end + _GUARD_BYTES
 
-    def fill(self, card: Gpu, base: int, distribution: str, seed: int, wobble: float = 0.0) -> None:
+    def fill(
+        self, card: Memory, base: int, distribution: str, seed: int, wobble: float = 0.0
+    ) -> None:
         """Write guards and inputs: random floats, the integers of the program, zeros elsewhere.
 
         Each float is off by a random part of itself of at most `wobble`.
@@ -79,7 +95,7 @@ class Layout:
         forms = [FORMS[tensor["dtype"]] for tensor in self._tensors_of(number)]
         return max(forms, key=lambda form: form[1] > 0, default=(1, 0))
 
-    def _repeat(self, card: Gpu, address: int, block: bytes, size: int) -> None:
+    def _repeat(self, card: Memory, address: int, block: bytes, size: int) -> None:
         card.upload(address, block[:size])
         done = min(size, len(block))
         while done < size:
@@ -88,7 +104,7 @@ class Layout:
             done += count
         card.wait()
 
-    def _write_integers(self, card: Gpu, address: int, size: int, tensor: Json) -> None:
+    def _write_integers(self, card: Memory, address: int, size: int, tensor: Json) -> None:
         if tensor["values"] is None or _is_random(tensor["dtype"]):
             return
         width, _ = FORMS[tensor["dtype"]]
@@ -96,6 +112,12 @@ class Layout:
         for start, content in _runs(places, encode_integers(tensor["dtype"], tensor["values"])):
             if (start * width) + len(content) <= size:
                 card.upload(address + start * width, content)
+
+    def elements(self, content: bytes, number: int) -> bytes:
+        """Return the elements of a storage in the content of the whole block."""
+        size, _ = self.form_of(number)
+        start, count = self.offsets[number], self.launch["storages"][number] // size
+        return content[start : start + count * size]
 
     def broken_guard(self, card: Gpu, base: int) -> int | None:
         """Return the number of the storage whose guard changed, None without one."""
@@ -134,6 +156,22 @@ def _runs(places: Iterator[int], contents: Iterator[bytes]) -> Iterator[tuple[in
         end = place + 1
     if run:
         yield start, bytes(run)
+
+
+def places_outside(form: tuple[int, int], one: bytes, two: bytes, tolerance: float) -> list[int]:
+    """Return the places of elements that differ by more than the tolerance, evenly spread.
+
+    The tolerance is relative to an element and to the root mean square of all, as in compare.cu.
+    """
+    first, second = floats(form, one), floats(form, two)
+    finite = [value for value in first if value - value == 0]
+    scale = (sum(value * value for value in finite) / max(1, len(finite))) ** 0.5
+    places = []
+    for place, (x, y) in enumerate(zip(first, second)):
+        # A comparison with NaN is false.
+        if x != y and not abs(x - y) <= tolerance * (scale + abs(x)):
+            places.append(place)
+    return places[:: max(1, -(-len(places) // _MOST_SAMPLES))]
 
 
 class ResultComparison:

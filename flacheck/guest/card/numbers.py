@@ -26,6 +26,7 @@ DISTRIBUTIONS: dict[str, Callable[[float], float]] = {
     "small": lambda draw: draw * _SMALL,
 }
 _SMALLEST_E4 = 2.0**-9
+_UNSIGNED = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 @functools.lru_cache(maxsize=32)
@@ -64,6 +65,52 @@ def _upper_half(content: bytes, size: int) -> bytes:
     for place in range(half):
         result[place::half] = content[half + place :: size]
     return bytes(result)
+
+
+def decode(form: tuple[int, int], content: bytes) -> list[str]:
+    """Return elements as text that keeps them whole: floats in hexadecimal form, integers.
+
+    `form` is a value of `FORMS`.
+    """
+    size, kind = form
+    if not kind:
+        return [str(value) for value in array.array(_UNSIGNED[size], content)]
+    return [value.hex() for value in floats(form, content)]
+
+
+def floats(form: tuple[int, int], content: bytes) -> Sequence[float]:
+    """Return elements as numbers."""
+    size, kind = form
+    if not kind:
+        return [float(value) for value in array.array(_UNSIGNED[size], content)]
+    if size == 8 or form == FORMS["fp32"]:
+        return array.array("d" if size == 8 else "f", content)
+    if form == FORMS["bf16"]:
+        return array.array("f", _as_upper_half(content, 4))
+    if form == FORMS["fp8e5"]:
+        content = _as_upper_half(content, 2)
+    if form == FORMS["fp8e4nv"]:
+        return [_E4[byte] for byte in content]
+    return struct.unpack(f"<{len(content) // 2}e", content)
+
+
+def _as_upper_half(content: bytes, size: int) -> bytes:
+    half = size // 2
+    result = bytearray(2 * len(content))
+    for place in range(half):
+        result[half + place :: size] = content[place::half]
+    return bytes(result)
+
+
+def _from_e4(byte: int) -> float:
+    exponent, mantissa = byte >> 3 & 15, byte & 7
+    value = mantissa * _SMALLEST_E4 if not exponent else (8 + mantissa) * 2.0 ** (exponent - 10)
+    if exponent == 15 and mantissa == 7:
+        value = float("nan")
+    return -value if byte & 0x80 else value
+
+
+_E4 = [_from_e4(byte) for byte in range(256)]
 
 
 def _as_e4(value: float) -> int:

@@ -8,14 +8,14 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from ..engine.messages import Json, Mark, Reply, Request, WorkerConfig
 from .driver import DriverError, Gpu, LoadedBinary, TimedGraph
-from .memory import Layout, ResultComparison
-from .numbers import DISTRIBUTIONS
+from .memory import Layout, ResultComparison, places_outside
+from .numbers import DISTRIBUTIONS, decode
 
 # The exit code of a process that has lost its GPU.
 _FAULT_EXIT = 3
@@ -29,6 +29,8 @@ _FLUSHED_BYTES = 256 << 20
 _MARGIN = 2.0
 # Results that are kept to compare the next ones with.
 _MOST_CLASSES = 4
+# Larger storages are not searched for the elements that disagree, which Python does.
+_MOST_SAMPLED_BYTES = 16 << 20
 # The name under which the first binary is timed a second time.
 TWIN = "twin"
 _PTX = os.path.join(os.path.dirname(__file__), "compare.ptx")
@@ -159,11 +161,18 @@ class _Trial:
                 inputs = self._choose_inputs(index, config["seed"])
                 self._refill = (index, inputs["distribution"], config["seed"])
             findings[str(index)] |= self._judge(index)
+        disagreements = self._samples() if len(self._classes) > 1 else {}
         if config["times"] and self._loaded:
             times = self._time(mark)
             for name, samples in times.items():
                 findings.setdefault(name, {})["microseconds"] = samples
-        return {"variants": findings, "inputs": inputs, "amplification": self._amplification}
+        return {
+            "variants": findings,
+            "inputs": inputs,
+            "amplification": self._amplification,
+            "tolerance": self._tolerance,
+            "samples": disagreements,
+        }
 
     def _load(self, index: int) -> Json:
         variant = self._launch["variants"][index]
@@ -288,6 +297,30 @@ class _Trial:
         if not any(part["not_finite"] for part in parts):
             self._tolerance *= max(1.0, _MARGIN * self._amplification)
 
+    def _samples(self) -> Json:
+        """Return elements of each class of results where they disagree, by storage.
+
+        Another computation of these elements tells which class is right.
+        """
+        contents = []
+        for address in self._classes:
+            contents.append(self._card.download(address, self._layout.size))
+        samples: Json = {}
+        for number in range(len(self._layout.offsets)):
+            form = self._layout.form_of(number)
+            results = [self._layout.elements(content, number) for content in contents]
+            if len(results[0]) > _MOST_SAMPLED_BYTES:
+                continue
+            places: set[int] = set()
+            for result in results[1:]:
+                if result != results[0]:
+                    places.update(places_outside(form, results[0], result, self._tolerance))
+            if places:
+                chosen = sorted(places)
+                values = [_texts(form, result, chosen) for result in results]
+                samples[str(number)] = {"places": chosen, "values": values}
+        return samples
+
     def _time(self, mark: Mark) -> dict[str, list[float]]:
         """Return the microseconds of each launch in turn, by index, and those of the twin."""
         first = min(self._loaded)
@@ -321,6 +354,13 @@ class _Trial:
         for graph in graphs.values():
             self._card.drop(graph)
         return times
+
+
+def _texts(form: tuple[int, int], content: bytes, places: Sequence[int]) -> list[str]:
+    """Return the elements at the places as text."""
+    size, _ = form
+    picked = b"".join(content[place * size : (place + 1) * size] for place in places)
+    return decode(form, picked)
 
 
 def _is_outside(difference: Json) -> bool:

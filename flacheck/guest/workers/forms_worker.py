@@ -4,6 +4,10 @@ A form is a function: a host function of our own kernels, on the family's random
 package's operator. Its tensors then have the shapes that its documentation names
 (`q (torch.Tensor): queries of shape [B, T, H, K]`). A worker with `device` "cpu" uses Triton's
 interpreter instead, with each autotuner's first configuration.
+
+A form is a whole host function: it allocates tensors, calls several kernels and other operators of
+torch, and its gradients go through autograd. So it needs torch, where binaries of recorded launches
+do not (`guest/card`).
 """
 
 from __future__ import annotations
@@ -22,11 +26,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from ..engine.loader import corpus_module
+from ..engine.loader import Loader, corpus_module
 from ..engine.messages import Json, Mark, Reply, Request, WorkerConfig
 from . import values
-from .bench_worker import BenchWorker
 
+# The exit code of a process that has lost its card.
+_FAULT_EXIT = 3
 # The forms by the beginning of an operator's name, longer ones first.
 _FORMS = ("fused_recurrent", "fused_chunk", "chunk", "parallel")
 _BRACKETS = re.compile(r"\[\s*([A-Z]\w*(?:\s*,\s*[A-Z]\w*)*)\s*\]")
@@ -63,14 +68,19 @@ class FormsRequest(Request, total=False):
     comparison: str
 
 
-class FormsWorker(BenchWorker):
+class FormsWorker:
     """One card, and the outputs of the first form at the current sizes."""
 
     def __init__(self, config: WorkerConfig) -> None:
         # The first run of a form compiles for real, unless the user names a cache.
         if not os.environ.get("TRITON_CACHE_DIR"):
             os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="flacheck-bench-")
-        super().__init__(config)
+        self._corpus, self._device = config["corpus"], config["device"]
+        sys.path.append(config["torch"])
+        if self._device == "cpu":
+            os.environ["TRITON_INTERPRET"] = "1"
+        # It makes the installed Triton importable; torch already uses the only card.
+        Loader(config, lambda card: None, whole_dependencies=True)
         self._phases = Phases()
         # The comparison to which the outputs belong, and the first form that ran in it.
         self._comparison: str | None = None
@@ -79,7 +89,11 @@ class FormsWorker(BenchWorker):
         self._is_ready = False
 
     def run(self, request: Request, mark: Mark) -> Reply:
-        """Run a request and return its reply; Triton's phases are timed from the first one on."""
+        """Run a request and return its reply; Triton's phases are timed from the first one on.
+
+        If the card has faulted, the process ends and its successor starts anew.
+        """
+        mark(request["op"])
         if not self._is_ready and request["op"] != "device":
             for folder in cast(FormsRequest, request).get("folders", ()):
                 sys.path.insert(0, folder)
@@ -87,7 +101,34 @@ class FormsWorker(BenchWorker):
             if self._device == "cpu":
                 _choose_first_configurations()
             self._is_ready = True
-        return super().run(request, mark)
+        try:
+            operation = getattr(self, "op_" + request["op"])
+            answer: Reply = operation(request)
+        except RuntimeError as error:
+            if self._device != "cpu" and _is_faulted():
+                first = str(error).splitlines()[0]
+                print(f"the kernel faulted on the card: {first}", file=sys.stderr, flush=True)
+                os._exit(_FAULT_EXIT)
+            raise
+        return answer
+
+    def tolerates(self, error: BaseException) -> bool:
+        """Return False: no autotuner's failure is forgiven here."""
+        return False
+
+    def op_device(self, request: Request) -> Reply:
+        """Return the facts of the card; having none is also a fact."""
+        import torch
+        import triton
+
+        facts: Json = {"name": None, "capability": None}
+        facts |= {"triton": triton.__version__, "torch": torch.__version__}
+        if self._device == "cpu":
+            facts["name"] = "Triton's interpreter"
+        elif torch.cuda.is_available():
+            facts["name"] = torch.cuda.get_device_name()
+            facts["capability"] = list(torch.cuda.get_device_capability())
+        return {"facts": facts}
 
     def op_forms(self, request: FormsRequest) -> Reply:
         """Return the package's operators whose names match: `name`, `operator` and `form`."""
@@ -217,6 +258,17 @@ class FormsWorker(BenchWorker):
 
 # The name under which the server looks for a module's worker.
 Worker = FormsWorker
+
+
+def _is_faulted() -> bool:
+    """Return True if the process has lost its card: then every use of the card fails."""
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
 
 
 class Phases:

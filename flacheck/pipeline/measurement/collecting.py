@@ -46,15 +46,11 @@ def collect(
         if isinstance(event, RecordSettled):
             records[event.record.key] = event.record
         yield event
-    binaries = Binaries()
     launches = []
     toolchains: dict[str, None] = {}
     for launch in choice.launches:
-        variants = []
-        for cell, config, grid in launch.cells:
-            toolchains[cell.toolchain] = None
-            variants.append(_variant(cell, config, grid, records.get(cell.key), binaries, folder))
-        launches.append(bundled_launch(launch, variants))
+        toolchains |= dict.fromkeys(cell.toolchain for cell, _, _ in launch.cells)
+        launches.append(bundled_launch(launch, variants_of(launch, records, folder)))
     manifest = BundleManifest(
         schema=SCHEMA,
         flacheck=__version__,
@@ -79,6 +75,17 @@ def _one_target(cells: Sequence[Cell]) -> str:
     if targets.find(names[0]).backend != "cuda":
         raise UsageError(f"{names[0]}: only binaries for NVIDIA's GPUs can be measured")
     return names[0]
+
+
+def variants_of(
+    launch: MeasuredLaunch, records: Mapping[str, Record], folder: Path
+) -> list[Variant]:
+    """Return a variant for each cell of a launch; the binaries are laid into the folder."""
+    binaries = Binaries()
+    variants = []
+    for cell, config, grid in launch.cells:
+        variants.append(_variant(cell, config, grid, records.get(cell.key), binaries, folder))
+    return variants
 
 
 def _variant(
@@ -144,9 +151,14 @@ def _why_made_up(launch: MeasuredLaunch, tensors: Mapping[str, BundledTensor]) -
         return "flacheck made up its arguments"
     if entry.guessed:
         return f"it may depend on a made-up value that was read at {entry.guessed}"
+    return unknown_integers(tensors)
+
+
+def unknown_integers(tensors: Mapping[str, BundledTensor]) -> str | None:
+    """Return the reason why zeros stand for a tensor's integers; None if all were recorded."""
     for name, tensor in tensors.items():
         if tensor.dtype not in FLOAT_DTYPES and tensor.values is None:
-            return f"the integers of {name} were not recorded"
+            return f"the integers of {name} ({tensor.dtype}) were not recorded or too many"
     return None
 
 

@@ -7,7 +7,9 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from flacheck.evidence.measured.results import LaunchResult, Result, State, Times
+from msgspec import convert
+
+from flacheck.evidence.measured.results import Disagreement, LaunchResult, Result, State, Times
 from flacheck.model import Json
 from flacheck.pipeline.measurement.bundle import BundledLaunch, Variant
 
@@ -45,13 +47,16 @@ def tolerance(launch: BundledLaunch) -> float:
     return _SPACINGS * spacing(launch)
 
 
-def judge_launch(launch: BundledLaunch, findings: Json, deaths: Mapping[int, str]) -> LaunchResult:
+def judge_launch(
+    launch: BundledLaunch, findings: Json, deaths: Mapping[int, str], seed: int = 0
+) -> LaunchResult:
     """Return a launch's results.
 
     Args:
         launch: The launch of the bundle.
         findings: The facts of the runner, `variants` by index among them.
         deaths: Why a binary ended the runner, by index.
+        seed: The seed of the inputs.
     """
     variants: Mapping[str, Json] = findings.get("variants", {})
     reference = _reference(variants)
@@ -77,7 +82,17 @@ def judge_launch(launch: BundledLaunch, findings: Json, deaths: Mapping[int, str
         distribution=inputs.get("distribution"),
         spread=_spread(variants),
         results=tuple(results),
+        disagreement=_disagreement(findings, seed),
     )
+
+
+def _disagreement(findings: Json, seed: int) -> Disagreement | None:
+    samples = findings.get("samples")
+    if not samples:
+        return None
+    distribution = findings["inputs"]["distribution"]
+    form = {"seed": seed, "distribution": distribution, "tolerance": findings["tolerance"]}
+    return convert({**form, "samples": samples}, Disagreement)
 
 
 def _reference(variants: Mapping[str, Json]) -> int | None:
@@ -167,6 +182,7 @@ def _result(
         error=difference.get("error"),
         registers=finding.get("registers"),
         stack=finding.get("stack"),
+        group=finding.get("class"),
     )
 
 

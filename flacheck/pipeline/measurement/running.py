@@ -55,18 +55,18 @@ def run_bundle(
         if number in findings:
             continue
         yield Progress(f"measuring {number + 1} of {len(launches)}: {launch.kernel}", is_step=True)
-        findings[number] = run_launch(launch, bundle, runner, seed)
+        findings[number] = run_launch(launch, bundle.folder, runner, seed)
         journal.add(number, findings[number])
     return [findings[number] for number in range(len(launches))]
 
 
-def run_launch(launch: BundledLaunch, bundle: Bundle, runner: CardRunner, seed: int) -> Findings:
-    """Run a launch's binaries until all but those that end the runner have run.
+def run_launch(launch: BundledLaunch, folder: Path, runner: CardRunner, seed: int) -> Findings:
+    """Run a launch's binaries, which lie in the folder, until all that can run have run.
 
     Raises:
         IncompleteError: If the GPU does not come back after a fault.
     """
-    request = request_of(launch, bundle.folder, tolerance(launch), spacing(launch))
+    request = request_of(launch, folder, tolerance(launch), spacing(launch))
     skip = {index for index, each in enumerate(launch.variants) if each.binary is None}
     deaths: dict[int, str] = {}
     hangs = 0

@@ -40,7 +40,8 @@ def kernel(x, y, n, BLOCK: tl.constexpr):
 HEADER = {"schema": "flacheck.launches/1", "package": None, "device": "NVIDIA H100 80GB HBM3"}
 
 
-def _entry(grid: list[int], **more: Any) -> dict[str, Any]:
+def recorded(grid: list[int], text: str = TEXT, **more: Any) -> dict[str, Any]:
+    """A line of a launches file."""
     tensor = {"dtype": "fp32", "align": 16}
     place = {"shape": [COUNT], "strides": [1], "offset": 0, "values": None}
     args = {"x": tensor, "y": tensor, "n": {"int": COUNT}, "BLOCK": {"constexpr": 128}}
@@ -51,15 +52,16 @@ def _entry(grid: list[int], **more: Any) -> dict[str, Any]:
         "launch": {"args": args},
         "options": {"num_warps": 4},
         "grid": grid,
-        "source": hashlib.sha256(TEXT.encode()).hexdigest(),
-        "text": TEXT,
+        "source": hashlib.sha256(text.encode()).hexdigest(),
+        "text": text,
         "storages": [4 * COUNT, 4 * COUNT],
         "tensors": {"x": {**place, "storage": 0}, "y": {**place, "storage": 1}},
         **more,
     }
 
 
-def _launches(folder: Path, *entries: dict[str, Any]) -> Path:
+def launches_file(folder: Path, *entries: dict[str, Any]) -> Path:
+    """A launches file of these lines."""
     file = folder / "launches.jsonl"
     lines = [json.dumps(each) for each in (HEADER, *entries, {"end": True})]
     file.write_text("\n".join(lines) + "\n")
@@ -75,8 +77,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_bundle_has_the_largest_launch_with_its_binary(tmp_path: Path, cache: Path) -> None:
     """A program's own launch comes before a larger one that flacheck made up."""
-    made_up = _entry([99], made_up=True)
-    file = _launches(tmp_path, _entry([8]), _entry([16]), made_up)
+    made_up = recorded([99], made_up=True)
+    file = launches_file(tmp_path, recorded([8]), recorded([16]), made_up)
     target = tmp_path / "k.bundle"
     store = tmp_path / "store"
     written = flacheck.measure(file, toolchain="installed", bundle=target, store=store, jobs=1)
@@ -103,7 +105,7 @@ def test_without_a_card_the_two_commands_are_named(
         raise card_runner.NoCard("NVIDIA's cuda-bindings is not installed")
 
     monkeypatch.setattr(card_runner, "_binding_folder", refuse)
-    file = _launches(tmp_path, _entry([16]))
+    file = launches_file(tmp_path, recorded([16]))
     with pytest.raises(IncompleteError) as caught:
         flacheck.measure(file, toolchain="installed", store=tmp_path / "store")
     message = str(caught.value)
@@ -135,7 +137,7 @@ def document(tmp_path: Path) -> Callable[..., Any]:
         folder = tmp_path / "requests"
         folder.mkdir()
         with CardRunner(60.0, folder, BINDING) as runner:
-            findings = [run_launch(each, made, runner, 0) for each in made.manifest.launches]
+            findings = [run_launch(each, made.folder, runner, 0) for each in made.manifest.launches]
             return document_of(made.manifest, findings, runner.card)
 
     return measured
