@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING
 from flacheck.api.arguments import one_package, run_options, selection_of, subject_of
 from flacheck.api.options.commands import MeasureOptions
 from flacheck.api.options.declaration import PathLike, takes
-from flacheck.capabilities.measure.measuring import document_of, is_complete, wrong_records
+from flacheck.capabilities.measure.measuring import (
+    document_of,
+    is_complete,
+    judge_disagreements,
+    read_document,
+    without_samples,
+    wrong_records,
+)
 from flacheck.engine.card_runner import CardRunner, NoCard
 from flacheck.errors import Exit, IncompleteError, UsageError
+from flacheck.evidence.measured.comparison import FIELD
 from flacheck.evidence.measured.results import MeasureDocument
 from flacheck.model import Json, Purpose
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
@@ -87,7 +95,7 @@ def measure(
         EmptySelection: If no launch can be measured.
         IncompleteError: If there is no GPU to measure on.
     """
-    configs, bundle = options["configs"], options["bundle"]
+    configs, bundle, results = options["configs"], options["bundle"], options["results"]
     seed, fresh = options["seed"], options["fresh"]
     if configs not in ("usual", "own"):
         raise UsageError(f"--configs {configs}: expected usual or own")
@@ -99,25 +107,32 @@ def measure(
             if bundle is not None:
                 raise UsageError(f"{subject} is a bundle already: leave --bundle out to run it")
             read = bundles.read(Path(subject), folder)
-            return Measurement(_run(read, folder, store, seed, fresh, str(subject), handle))
+            document = _run(read, folder, store, seed, fresh, str(subject), handle)
+            with Store.open(store) as open_store:
+                _keep(open_store, document)
+            return Measurement(document)
         package, captured = one_package(options["package"], "measure"), options["captured"]
         about = subject_of(subject, package, options["trust"], configs, captured)
         run = replace(run_options(options), binaries=True)
         selection = selection_of(options)
         job = Job(replace(about, compares=True), selection, run, purpose=Purpose.MEASURE)
-        if bundle is None:
+        if bundle is None and results is None:
             # First: without a GPU the compiles are of no use here.
             with _runner(folder, None):
                 pass
         launches = measured_launches(job)
         with Store.open(store) as open_store:
-            full_bundle = drain(collect(job, launches, open_store, folder), handle)
-            if bundle is not None:
-                bundles.write(Path(bundle), full_bundle)
-                count = len(full_bundle.manifest.launches)
-                return Measurement(bundle=Path(bundle), launches=count)
-            document = _run(full_bundle, folder, store, seed, fresh, None, handle)
-            _store_wrong(open_store, document)
+            if results is not None:
+                document = read_document(Path(results))
+            else:
+                full_bundle = drain(collect(job, launches, open_store, folder), handle)
+                if bundle is not None:
+                    bundles.write(Path(bundle), full_bundle)
+                    count = len(full_bundle.manifest.launches)
+                    return Measurement(bundle=Path(bundle), launches=count)
+                document = _run(full_bundle, folder, store, seed, fresh, None, handle)
+            document = drain(judge_disagreements(document, launches), handle)
+            _keep(open_store, document)
     return Measurement(document)
 
 
@@ -137,7 +152,7 @@ def _run(
             journal.discard()
         on_event(Progress(f"measuring on {runner.card['name']}"))
         findings = drain(run_bundle(bundle, runner, seed, journal), on_event)
-        return document_of(bundle.manifest, findings, runner.card)
+        return document_of(bundle.manifest, findings, runner.card, seed)
 
 
 @contextmanager
@@ -166,12 +181,10 @@ def _check_card(runner: CardRunner, bundle: Bundle) -> None:
         )
 
 
-def _store_wrong(store: Store, document: MeasureDocument) -> None:
-    """Store a failure for each wrong result, in a run of its own."""
+def _keep(store: Store, document: MeasureDocument) -> None:
+    """Store a measurement, with a failure for each wrong result, in a run of its own."""
     keys = [result.key for _, result in document.wrong]
-    if not keys:
-        return
     records = list(wrong_records(document, store.latest_records(keys)))
     run = store.begin_run(environment(), document.about, {}, purpose=Purpose.MEASURE)
     store.add_many(run, records)
-    store.finish_run(run)
+    store.finish_run(run, {FIELD: without_samples(document).to_json()})

@@ -90,6 +90,8 @@ def _notes(launch: LaunchResult, result: Result) -> Iterator[str]:
     if result.reason:
         yield result.reason
     yield f"{launch.dtype}, grid {launch.grid}, {_config(result)}, inputs {launch.distribution}"
+    if launch.judge:
+        yield f"judged by {launch.judge}"
     if launch.by:
         yield f"launched by {launch.by}"
     yield f"to reproduce: flacheck repro {result.key[:12]}"

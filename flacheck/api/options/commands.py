@@ -59,6 +59,9 @@ _BENCH = (
 _MEASURE_CONFIGS = "Measure one configuration of each launch, or all of them: the quickest counts."
 _MEASURE_CAPTURED = "Read the package's captures from FILE, or write them there."
 _BUNDLE = "Write the binaries and launches to FILE, for another machine's GPU."
+_MEASURE_RESULTS = (
+    "Store and judge FILE, the JSON report of another machine's GPU, instead of running anything."
+)
 _GATE_SCAN = "Compile allowed releases that have no stored result."
 _REFRESH = "Ask the package index for new releases first (--scan does)."
 _GATE_STRICT = "Exit 1 on an advisory, 3 on a release without a complete record."
@@ -240,6 +243,7 @@ class MeasureOptions(groups.ReleaseOptions, total=False):
     fresh: groups.Fresh
     trust: groups.Trust
     bundle: Annotated[PathLike | None, path("--bundle FILE", _BUNDLE)]
+    results: Annotated[PathLike | None, path("--results FILE", _MEASURE_RESULTS, HOW)]
     seed: Annotated[int, number("--seed N", "Draw the inputs from this seed.", HOW, 0, 0)]
     store: groups.Store
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 
 import jsonschema
 import pytest
+from msgspec import structs
 
 import flacheck
 from flacheck.capabilities.measure.measuring import WRONG, document_of, wrong_records
 from flacheck.engine import card_runner
 from flacheck.engine.card_runner import CardRunner
 from flacheck.errors import Exit, IncompleteError, UsageError
+from flacheck.evidence.measured.comparison import stored_measurements
 from flacheck.evidence.measured.results import State
 from flacheck.model import Verdict
 from flacheck.pipeline.measurement import bundle as bundles
@@ -175,3 +178,44 @@ def test_a_wrong_result_is_a_failure_of_its_release(
         run = store.begin_run({}, "package==1.0", {})
         store.add_many(run, [failure])
         assert store.latest_verdicts([wrong.key]) == {wrong.key: Verdict.FAILS}
+
+
+def test_a_report_of_another_machine_is_judged_and_stored(
+    tmp_path: Path, cache: Path, document: Callable[..., Any]
+) -> None:
+    """The interpreter judges results that disagree; the store keeps them without samples."""
+    file = launches_file(tmp_path, recorded([16]))
+    bundle_file, store = tmp_path / "k.bundle", tmp_path / "store"
+    more = {"toolchain": "installed", "store": store, "jobs": 1}
+    flacheck.measure(file, bundle=bundle_file, **more)
+    folder = tmp_path / "read"
+    folder.mkdir()
+    ((variant,), *_) = [
+        each.variants for each in bundles.read(bundle_file, folder).manifest.launches
+    ]
+    made = launch(tmp_path, "wrong", "double", "wrong")
+    first = structs.replace(made.variants[0], key=variant.key)
+    remote = document(structs.replace(made, variants=(first, *made.variants[1:])))
+    report = tmp_path / "remote.json"
+    report.write_text(json.dumps(remote.to_json()))
+    judged = flacheck.measure(file, results=report, **more)
+    assert judged.exit_code is Exit.FINDINGS
+    assert judged.document is not None
+    (result,) = judged.document.launches
+    if importlib.util.find_spec("torch"):
+        assert [each.is_wrong for each in result.results] == [True, False, True]
+    with Store.open(store) as opened:
+        (stored,) = stored_measurements(opened)
+        assert opened.latest_verdicts([variant.key]) == {variant.key: Verdict.FAILS}
+    assert stored.launches[0].disagreement is None
+    assert stored.launches[0].judge == result.judge
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"schema": "flacheck.measure/1"}', "\x00"])
+def test_a_malformed_report_is_refused(tmp_path: Path, cache: Path, content: str) -> None:
+    """The message says which command writes one."""
+    file = launches_file(tmp_path, recorded([16]))
+    report = tmp_path / "remote.json"
+    report.write_text(content)
+    with pytest.raises(UsageError, match="not a report of `flacheck measure"):
+        flacheck.measure(file, toolchain="installed", results=report, store=tmp_path / "store")

@@ -1,0 +1,185 @@
+"""Two releases beside each other on one GPU: what is slower, and what computes something wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import convert
+
+from flacheck.evidence.analysis.order import count_noun, kernel_name
+from flacheck.evidence.measured.ratios import kernel_ratios, operator_ratios
+from flacheck.evidence.measured.results import LaunchResult, MeasureDocument, Ratio
+from flacheck.model import Json, Purpose
+from flacheck.store import Store
+
+# The field of a run's context that holds its measurement.
+FIELD = "measurement"
+# Names in a sentence.
+_MOST_NAMES = 2
+# Letters whose names begin with a vowel: an H200, a B200.
+_AN = "AEFHILMNORSX"
+
+
+@dataclass(frozen=True)
+class CardComparison:
+    """One release beside another in a measurement on one GPU.
+
+    Attributes:
+        card, driver, date: The place and day of the measurement.
+        base, other: The releases; ratios are of `other` to `base`.
+        operators, kernels: The ratios by operator and by kernel.
+        wrong: The kernels of `other` whose results are wrong, each with the reason.
+        launches: The number of compared launches.
+    """
+
+    card: str
+    driver: str
+    date: str
+    base: str
+    other: str
+    operators: tuple[Ratio, ...]
+    kernels: tuple[Ratio, ...]
+    wrong: tuple[tuple[str, str], ...]
+    launches: int
+
+    @property
+    def unit(self) -> str:
+        """The name of what `ratios` are of."""
+        return "operators" if self.operators else "kernels"
+
+    @property
+    def ratios(self) -> tuple[Ratio, ...]:
+        """The ratios by operator, or by kernel if no operators are known."""
+        return self.operators or self.kernels
+
+    @property
+    def slower(self) -> list[Ratio]:
+        """The slower operators, the slowest first."""
+        slower = [each for each in self.ratios if each.change == "slower"]
+        return sorted(slower, key=lambda each: (-each.ratio, each.name))
+
+    @property
+    def faster(self) -> list[Ratio]:
+        """The faster operators."""
+        return [each for each in self.ratios if each.change == "faster"]
+
+    def beyond(self, most: float) -> list[Ratio]:
+        """Return the slower operators whose ratio is above a limit, the slowest first."""
+        return [each for each in self.slower if each.ratio > most]
+
+    @property
+    def clause(self) -> str:
+        """The end of an answer's sentence: `on an H200: 2 of 63 operators slower (…), …`."""
+        slower = f"{len(self.slower)} of {len(self.ratios)} {self.unit} slower"
+        worst = [f"{short_name(each)} {each.ratio:.2f}" for each in self.slower[:_MOST_NAMES]]
+        if worst:
+            slower += f" ({', '.join(worst)})"
+        outputs = "no wrong output"
+        if self.wrong:
+            first, _ = self.wrong[0]
+            outputs = f"{count_noun(len(self.wrong), 'kernel')} wrong ({kernel_name(first)})"
+        return f"on {with_article(self.card)}: {slower}, {len(self.faster)} faster, {outputs}"
+
+    def to_json(self) -> Json:
+        """Return the comparison as plain values."""
+        return {
+            "card": self.card,
+            "driver": self.driver,
+            "date": self.date,
+            "from": self.base,
+            "to": self.other,
+            "launches": self.launches,
+            "operators": [each.to_json() for each in self.operators],
+            "kernels": [each.to_json() for each in self.kernels],
+            "wrong": [{"kernel": kernel, "reason": reason} for kernel, reason in self.wrong],
+        }
+
+
+def compare(
+    documents: Iterable[MeasureDocument], base: str, other: str, subject: str | None = None
+) -> list[CardComparison]:
+    """Return the newest comparison of two releases on each GPU.
+
+    Times of different measurements are never compared, because clocks and drivers differ.
+
+    Args:
+        documents: The measurements, oldest first.
+        base: The release to compare with, `triton==3.6.0`.
+        other: The other release.
+        subject: The package, or the name of the launches file; None for any.
+    """
+    by_card: dict[str, CardComparison] = {}
+    for document in documents:
+        launches = list(_common_launches(document, base, other, subject))
+        if launches:
+            by_card[document.card.name] = _comparison(document, base, other, launches)
+    return list(by_card.values())
+
+
+def _common_launches(
+    document: MeasureDocument, base: str, other: str, subject: str | None
+) -> Iterator[LaunchResult]:
+    """Yield the launches of a subject that ran under both releases."""
+    for launch in document.launches:
+        if subject is not None and subject not in (launch.package, document.about):
+            continue
+        releases = {result.toolchain for result in launch.results if result.times is not None}
+        if {base, other} <= releases or _wrong_under(launch, other):
+            yield launch
+
+
+def _wrong_under(launch: LaunchResult, toolchain: str) -> list[str]:
+    """Return the reasons why results of a launch are wrong under a release."""
+    reasons = []
+    for result in launch.results:
+        if result.toolchain == toolchain and result.is_wrong:
+            reasons.append(result.reason or result.state.value)
+    return reasons
+
+
+def _comparison(
+    document: MeasureDocument, base: str, other: str, launches: Sequence[LaunchResult]
+) -> CardComparison:
+    wrong: dict[str, str] = {}
+    for launch in launches:
+        for reason in _wrong_under(launch, other):
+            wrong.setdefault(launch.kernel, reason)
+    return CardComparison(
+        card=document.card.name,
+        driver=document.card.driver,
+        date=document.date,
+        base=base,
+        other=other,
+        operators=tuple(operator_ratios(launches, (base, other))),
+        kernels=tuple(kernel_ratios(launches, (base, other))),
+        wrong=tuple(wrong.items()),
+        launches=len(launches),
+    )
+
+
+def stored_measurements(store: Store) -> list[MeasureDocument]:
+    """Return the measurements of a store, oldest first; one of another form is left out."""
+    documents = []
+    for run in store.runs():
+        plain = run.context.get(FIELD)
+        if run.purpose is not Purpose.MEASURE or plain is None:
+            continue
+        try:
+            documents.append(convert(plain, MeasureDocument))
+        except msgspec.ValidationError:
+            # An older flacheck stored it; it can be measured again.
+            continue
+    return documents
+
+
+def short_name(ratio: Ratio) -> str:
+    """Return the last part of an operator's or a kernel's name."""
+    return ratio.name.replace(":", ".").rpartition(".")[2]
+
+
+def with_article(card: str) -> str:
+    """Return a GPU's name with its article: `an H200`."""
+    name = card.removeprefix("NVIDIA ")
+    return f"{'an' if name[:1] in _AN else 'a'} {name}"
