@@ -5,20 +5,19 @@ A process of its own, because a kernel may fault on the GPU or never end.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from flacheck import toolchains
 from flacheck.engine import policies
 from flacheck.engine.executors import LocalPool, Task
 from flacheck.engine.provider import torch_folder
 from flacheck.engine.sandbox import WorkerKind
-from flacheck.errors import FlacheckError, IncompleteError
+from flacheck.errors import IncompleteError
 from flacheck.model import Attempt, Json, Outcome
-from flacheck.tables import find_shipped_folder, targets
+from flacheck.tables import find_shipped_folder
 
 # High, because a new worker lacks the output of the first run to compare with.
 _RESIDENT_MB = 64_000
@@ -33,7 +32,6 @@ class Card:
     """This machine's GPU as torch reports it, and the Triton and torch that run on it."""
 
     name: str
-    target: str | None
     triton: str
     torch: str
 
@@ -46,14 +44,10 @@ class CardWorker:
         purpose: The subject of the message if there is no GPU.
         device: The torch device.
         seconds: The time limit of a request.
-        refusal: The error to raise if there is no GPU.
-        settings: More fields of the worker's configuration.
         variables: More variables of the environment that the worker gets.
-        is_used_at_once: True if the `with` statement follows at once. Otherwise hours of compiling
-            may pass before it, and the process ends until then.
 
     Raises:
-        refusal: If no GPU is found, or torch cannot use it.
+        IncompleteError: If no GPU is found, or torch cannot use it.
     """
 
     def __init__(
@@ -62,69 +56,46 @@ class CardWorker:
         purpose: str,
         device: str,
         seconds: float,
-        refusal: type[FlacheckError] = IncompleteError,
-        settings: Mapping[str, Any] | None = None,
         variables: tuple[str, ...] = (),
-        is_used_at_once: bool = False,
     ) -> None:
         torch = torch_folder()
         if torch is None:
-            raise refusal(f"{purpose} needs a GPU: install torch with CUDA beside flacheck")
+            raise IncompleteError(f"{purpose} needs a GPU: install torch with CUDA beside flacheck")
         (choice,) = toolchains.resolve(["installed"]).choices
-        self._config = toolchains.provide(choice).worker_config() | dict(settings or {})
+        self._config = dict(toolchains.provide(choice).worker_config())
         self._config |= {"worker": worker, "corpus": str(find_shipped_folder("kernels"))}
         self._config |= {"torch": torch, "device": device, "recycle_mb": _RESIDENT_MB}
         # The GPU's driver needs devices and files that are not documented.
         self._config["confinement"] = policies.OWN
-        self.toolchain, self._seconds = choice.identity, seconds
+        self._name = f"{choice.identity} on the card"
         self._variables = (*_PASSED_ON, *variables)
-        self._pool: LocalPool | None = None
-        is_ready = False
-        try:
-            self.__enter__()
-            self.card = self._card(purpose, refusal)
-            is_ready = is_used_at_once
-        finally:
-            if not is_ready:
-                self.__exit__()
+        self._pool = LocalPool(1, lambda task: seconds)
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._pool.close)
+            self.card = self._card(purpose)
+            stack.pop_all()
 
     def __enter__(self) -> CardWorker:
-        if self._pool is None:
-            self._pool = LocalPool(1, lambda task: self._seconds)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
+        self._pool.close()
 
-    def run(self, request: Json, package: Mapping[str, Any] | None = None) -> Attempt:
-        """Run one request; two at once on a GPU would slow each other down.
-
-        `package` maps the identity of a package, whose kernels the worker imports, to its folder.
-        """
+    def run(self, request: Json) -> Attempt:
+        """Run one request; two at once on a GPU would slow each other down."""
         environment = {name: os.environ[name] for name in self._variables if name in os.environ}
-        config, name = self._config, f"{self.toolchain} on the card"
-        if package:
-            config = {**config, "packages": dict(package)}
-            name = f"{self.toolchain} {' '.join(package)} on the card"
-        kind = WorkerKind(name, config, environment)
-        assert self._pool is not None
-        self._pool.submit([Task(0, kind, request)])
+        self._pool.submit([Task(0, WorkerKind(self._name, self._config, environment), request)])
         batches = list(self._pool.results())
         (attempt,) = [attempt for batch in batches for _, attempt in batch]
         return attempt
 
-    def _card(self, purpose: str, refusal: type[FlacheckError]) -> Card:
+    def _card(self, purpose: str) -> Card:
         attempt = self.run({"op": "device"})
         if attempt.outcome is not Outcome.FINISHED or attempt.facts["name"] is None:
             last = attempt.log.strip().splitlines()[-1:] or ["torch.cuda.is_available() is False"]
-            raise refusal(f"{purpose} needs a GPU that torch can use: {last[0]}")
+            raise IncompleteError(f"{purpose} needs a GPU that torch can use: {last[0]}")
         facts = attempt.facts
-        target: str | None = "sm" + "".join(map(str, facts["capability"] or ()))
-        if target not in targets.TARGETS:
-            target = None
-        return Card(facts["name"], target, facts["triton"], facts["torch"])
+        return Card(facts["name"], facts["triton"], facts["torch"])
 
 
 def failure_of(attempt: Attempt) -> str:

@@ -53,7 +53,6 @@ class FormBench:
             device,
             _SECONDS,
             variables=("TRITON_CACHE_DIR",),
-            is_used_at_once=True,
         )
         self.card = self._worker.card
 

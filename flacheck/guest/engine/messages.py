@@ -41,10 +41,10 @@ class Request(TypedDict, total=False):
     `op` names the operation, `until` the last stage to run, `ir` a module's text. `target` is the
     card's architecture as in the cell (`sm90a`), `timeout` is in seconds. A `launch` has its `args`
     by name, and for an autotuner its `configs` and the names in its key (`keys`). A compile with
-    `binary` returns its binary too. A worker with a
-    card gets a launch by its id, with the configuration to time. Our own kernels are launched there
-    by `dtype` and `shape`, others with `memory`: the bytes of its `storages`, and the position of
-    each of the `tensors` in them. The runner of binaries reads its launch from a `launch_file`.
+    `binary` returns its binary too. The interpreter gets a launch with its `grid` and `memory`: the
+    bytes of its `storages`, and the position of each of the `tensors` in them. The runner of
+    binaries reads its launch from a `launch_file`. `config` holds the settings of both. Forms of
+    operators are called by `dtype`.
     """
 
     id: int
@@ -58,12 +58,10 @@ class Request(TypedDict, total=False):
     until: str | None
     ir: str
     binary: bool
-    launch_id: str
     launch_file: str
     config: Json
     grid: list[int]
     dtype: str
-    shape: dict[str, int]
     memory: Json
 
 
