@@ -25,6 +25,9 @@ from tests.paths import ROOT, TESTS
 hypothesis.settings.register_profile("flacheck", deadline=None)
 hypothesis.settings.load_profile("flacheck")
 
+# One runner at a time uses a GPU; each test process has a fake one of its own.
+os.environ["CUDA_VISIBLE_DEVICES"] = f"fake-{os.getpid()}"
+
 # The releases of Triton that the fake installer has.
 RELEASES = ["3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.3.1", "3.4.0", "3.5.0", "3.9.0"]
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib.util
 import json
 import os
-from collections.abc import Mapping
+import platform
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ from flacheck.engine import policies
 from flacheck.engine.executors import LocalPool, Task
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import IncompleteError
-from flacheck.model import Attempt, Json, Outcome
+from flacheck.model import Attempt, Json, Outcome, digest
+from flacheck.toolchains import cache
 
 BINDING = "cuda.bindings.driver"
 INSTALL = "pip install 'flacheck[card]'"
@@ -38,6 +41,7 @@ class CardRunner:
 
     Raises:
         NoCard: If there is no GPU, or no binding to use it.
+        IncompleteError: If another runner uses the GPU: each would disturb the other's times.
     """
 
     def __init__(
@@ -51,20 +55,22 @@ class CardRunner:
         self._kind = WorkerKind("the runner on the card", {**config, **limits}, environment)
         self._folder = folder
         self._pool = LocalPool(1, lambda task: seconds)
+        self._exits = contextlib.ExitStack()
 
     def __enter__(self) -> CardRunner:
-        with contextlib.ExitStack() as stack:
+        with self._exits as stack:
+            stack.enter_context(_only_runner())
             stack.callback(self._pool.close)
             attempt = self._submit({"op": "device"})
             if attempt.outcome is not Outcome.FINISHED:
                 lines = attempt.log.strip().splitlines() or ["the driver does not answer"]
                 raise NoCard(lines[-1])
             self.card: Mapping[str, Any] = attempt.facts
-            stack.pop_all()
+            self._exits = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.close()
+        self._exits.close()
 
     def measure(self, launch: Json, config: Json) -> Attempt:
         """Run a launch's binaries; a launch that ends the worker is an attempt too."""
@@ -77,6 +83,23 @@ class CardRunner:
         batches = list(self._pool.results())
         (attempt,) = [attempt for batch in batches for _, attempt in batch]
         return attempt
+
+
+@contextlib.contextmanager
+def _only_runner() -> Iterator[None]:
+    """Hold the user's lock of the visible GPUs of this machine."""
+    name = digest([platform.node(), os.environ.get("CUDA_VISIBLE_DEVICES")], 16)
+    file = cache.root() / f"gpu-{name}.lock"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise IncompleteError(
+                "another measurement uses the GPU, and both would be wrong about times: run this "
+                "one after it, or set CUDA_VISIBLE_DEVICES to another GPU"
+            ) from None
+        yield
 
 
 def _binding_folder() -> str:

@@ -30,7 +30,7 @@ COMPARED = {
 }
 
 
-class Memory(Protocol):
+class WritableMemory(Protocol):
     """Memory that a launch's inputs are written to: a GPU's, or the host's in its place."""
 
     def clear(self, address: int, value: int, count: int) -> None: ...
@@ -62,7 +62,7 @@ class Layout:
         self.size = end + _GUARD_BYTES
 
     def fill(
-        self, card: Memory, base: int, distribution: str, seed: int, wobble: float = 0.0
+        self, card: WritableMemory, base: int, distribution: str, seed: int, wobble: float = 0.0
     ) -> None:
         """Write guards and inputs: random floats, the integers of the program, zeros elsewhere.
 
@@ -95,7 +95,7 @@ class Layout:
         forms = [FORMS[tensor["dtype"]] for tensor in self._tensors_of(number)]
         return max(forms, key=lambda form: form[1] > 0, default=(1, 0))
 
-    def _repeat(self, card: Memory, address: int, block: bytes, size: int) -> None:
+    def _repeat(self, card: WritableMemory, address: int, block: bytes, size: int) -> None:
         card.upload(address, block[:size])
         done = min(size, len(block))
         while done < size:
@@ -104,7 +104,7 @@ class Layout:
             done += count
         card.wait()
 
-    def _write_integers(self, card: Memory, address: int, size: int, tensor: Json) -> None:
+    def _write_integers(self, card: WritableMemory, address: int, size: int, tensor: Json) -> None:
         if tensor["values"] is None or _is_random(tensor["dtype"]):
             return
         width, _ = FORMS[tensor["dtype"]]

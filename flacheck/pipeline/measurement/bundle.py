@@ -183,7 +183,7 @@ def read(file: Path, folder: Path) -> Bundle:
                 content = _member(archive, f"binaries/{digest}", _MOST_BINARY)
                 if hashlib.sha256(_decompress(content)).hexdigest() != digest:
                     raise _refuse(file, f"binary {digest[:12]} is not the one of its digest")
-                (folder / digest).write_bytes(content)
+                _lay(folder / digest, content)
     except (files.UnusableFile, UsageError):
         raise
     except FileNotFoundError:
@@ -193,6 +193,14 @@ def read(file: Path, folder: Path) -> Bundle:
     except (msgspec.MsgspecError, ValueError, *_DAMAGE) as error:
         raise _refuse(file, str(error)) from None
     return Bundle(manifest, folder)
+
+
+def _lay(file: Path, content: bytes) -> None:
+    """Write a binary; UsageError if the disk is full, which is no fault of the bundle."""
+    try:
+        file.write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be written ({error.strerror})") from None
 
 
 def _refuse(file: Path, reason: str) -> UsageError:

@@ -14,6 +14,7 @@ from flacheck.engine.executors import LocalPool, Task
 from flacheck.engine.provider import torch_folder, worker_kind
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.evidence.measured.results import Disagreement, LaunchResult, Result, Sample, State
+from flacheck.guest.engine import confinement
 from flacheck.model import Cell, Json, Outcome
 from flacheck.model.kernel import origin_to_json
 from flacheck.model.wire import to_plain
@@ -140,6 +141,8 @@ def _interpret(
     request = _request(disagreement, launch, cell, grid, seconds)
     if len(str(request)) > _LONGEST_REQUEST:
         return Interpretation(reason="its integers are more than a request to a worker can hold")
+    if not (plan.trust or cell.kernel.package or _can_confine()):
+        return Interpretation(reason="this machine cannot confine its worker; --trust runs it")
     kind = _worker_kind(cell, plan, torch)
     pool = LocalPool(1, lambda task: seconds + _START_SECONDS)
     try:
@@ -150,6 +153,12 @@ def _interpret(
     if attempt.outcome is not Outcome.FINISHED:
         return Interpretation(reason=failure_of(attempt))
     return Interpretation(attempt.facts["programs"], attempt.facts["values"])
+
+
+def _can_confine() -> bool:
+    """Return True if the system confines a worker: interpreted code writes all its memory."""
+    available = confinement.available_confinement()
+    return bool(available["landlock"] and available["seccomp"])
 
 
 def _interpretable(launch: MeasuredLaunch) -> Iterator[tuple[Cell, tuple[int, ...]]]:

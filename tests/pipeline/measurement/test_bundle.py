@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import zipfile
 from collections.abc import Callable
@@ -112,3 +113,19 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """Its message is not that of a malformed bundle."""
     with pytest.raises(UsageError, match=r"none\.bundle: there is no such file$"):
         bundles.read(tmp_path / "none.bundle", tmp_path)
+
+
+def test_a_full_disk_is_no_fault_of_the_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names the disk, not the bundle."""
+    file, folder = tmp_path / "k.bundle", tmp_path / "read"
+    folder.mkdir()
+    bundles.write(file, bundle(tmp_path, launch(tmp_path, "double")))
+
+    def fill(self: Path, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", fill)
+    with pytest.raises(UsageError, match=r"cannot be written \(No space left on device\)"):
+        bundles.read(file, folder)

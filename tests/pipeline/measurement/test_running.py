@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 
 from flacheck.capabilities.measure.measuring import document_of
 from flacheck.engine.card_runner import CardRunner, NoCard
+from flacheck.errors import IncompleteError
 from flacheck.evidence.measured.results import LaunchResult, MeasureDocument, State
 from flacheck.pipeline.events import drain
-from flacheck.pipeline.measurement.running import MeasurementJournal, run_bundle
+from flacheck.pipeline.measurement.running import Findings, MeasurementJournal, run_bundle
 from tests.pipeline.measurement.bundles import BINDING, bundle, launch
 
 
@@ -155,3 +157,44 @@ def test_a_missing_binding_is_no_card(tmp_path: Path) -> None:
         CardRunner(60.0, tmp_path, ("absent", str(tmp_path))),
     ):
         pass
+
+
+def test_two_runners_do_not_share_a_gpu(runner: CardRunner, tmp_path: Path) -> None:
+    """The second one ends at once; the first one goes on."""
+    second = CardRunner(60.0, tmp_path, BINDING)
+    with pytest.raises(IncompleteError, match="another measurement uses the GPU"):
+        second.__enter__()
+    document = _measure(runner, tmp_path, launch(tmp_path, "double", "double"))
+    assert _states(document.launches[0]) == [State.SAME, State.SAME]
+
+
+def test_a_gpu_is_free_after_its_runner(tmp_path: Path) -> None:
+    """Another visible GPU is another lock."""
+    for _ in range(2):
+        with CardRunner(60.0, tmp_path, BINDING) as first:
+            assert first.card["name"] == "Fake GPU"
+
+
+def test_a_full_disk_keeps_the_launches_before_it(
+    runner: CardRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run goes on where it was once there is space."""
+    first = launch(tmp_path, "double", "double")
+    second = launch(tmp_path, "double", "double", kernel="package.module:other")
+    bundled = bundle(tmp_path, first, second)
+    journal = MeasurementJournal.of(tmp_path / "store", bundled, runner.card, 0)
+    add = MeasurementJournal.add
+    count = []
+
+    def fill(self: MeasurementJournal, number: int, findings: Findings) -> None:
+        count.append(number)
+        if len(count) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        add(self, number, findings)
+
+    monkeypatch.setattr(MeasurementJournal, "add", fill)
+    with pytest.raises(OSError, match="No space left"):
+        drain(run_bundle(bundled, runner, 0, journal), None)
+    assert list(journal.read(2)) == [0]
+    assert len(drain(run_bundle(bundled, runner, 0, journal), None)) == 2
+    assert sorted(journal.read(2)) == [0, 1]
