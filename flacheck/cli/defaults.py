@@ -76,10 +76,7 @@ class _Given:
 def of(command: Any, folder: Path, variables: Mapping[str, str]) -> dict[str, Map]:
     """The defaults of each command's options. UsageError for an unknown name or a bad value."""
     project, user = settings.read_project(folder), settings.read_user()
-    own_variables = {}
-    for name, value in variables.items():
-        if name.startswith(pages.VARIABLE_PREFIX) and name not in _OTHER_VARIABLES:
-            own_variables[name] = value
+    own_variables = _own_variables(variables)
     # The options of all commands take long to import.
     if not (project.values or user.values or own_variables):
         return {}
@@ -99,6 +96,15 @@ def of(command: Any, folder: Path, variables: Mapping[str, str]) -> dict[str, Ma
     # The root reads a default of its own --help here.
     maps.pop("help", None)
     return maps
+
+
+def _own_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that set an option of a command."""
+    own = {}
+    for name, value in variables.items():
+        if name.startswith(pages.VARIABLE_PREFIX) and name not in _OTHER_VARIABLES:
+            own[name] = value
+    return own
 
 
 def _put(maps: dict[str, Map], option: _Option, value: Any) -> None:

@@ -97,6 +97,11 @@ def _unfit(attempt: Attempt) -> str | None:
         return None
     if _NOT_ADMITTED in attempt.exception:
         return f"refused: {_refusal(attempt.log)}; --trust compiles it all the same"
+    return _unfit_exception(attempt, last)
+
+
+def _unfit_exception(attempt: Attempt, last: str) -> str | None:
+    """Return why the exception of an attempt concerns the load or the launch, not the kernel."""
     is_load_error = any(name in attempt.exception for name in _LOAD_ERRORS)
     if is_load_error and attempt.stage == "import" and not _MISSING_TRITON.search(last):
         return f"the kernel could not be loaded: {last}"

@@ -128,14 +128,7 @@ class ResolvedPackage:
         suite = None
         if self.job.subject.with_tests:
             suite = checkouts.folder(str(self.job.subject.package))
-        for place in self.places:
-            if not _is_imitated(place.target):
-                _LOG.warning(
-                    f"{place.target}: flacheck imitates NVIDIA cards only, so the launches of "
-                    f"{self.package.identity} are recorded on {place.card['gpu']} and compiled for "
-                    f"{place.target}; on an AMD card the package may choose other kernels and "
-                    "settings"
-                )
+        self._warn_of_other_cards()
         ops: tuple[str, ...] = ()
         kernels: tuple[str, ...] = ()
         if suite is None and archive is None:
@@ -145,11 +138,12 @@ class ResolvedPackage:
         def job_with(toolchain: Toolchain, place: CapturePlace) -> CaptureJob:
             return CaptureJob(self.package, toolchain, place.card, suite, ops, kernels)
 
+        has_file = archive is not None and archive.file is not None
         toolchains: list[Toolchain | None] = []
         for place in self.places:
             named = place.choice.by_name()
             # A capture that is there names its compiler, which is fetched once a cell is due.
-            if (archive and archive.file) or is_captured(job_with(named, place)):
+            if has_file or is_captured(job_with(named, place)):
                 toolchains.append(named if place.compiles else None)
             else:
                 toolchains.append(_provide(place))
@@ -158,7 +152,7 @@ class ResolvedPackage:
             if toolchain is not None:
                 drives.append(job_with(toolchain, place))
         # Side by side where they have to be made; those of an archive are there already.
-        if drives and (archive is None or archive.file is None):
+        if drives and not has_file:
             prepare_captures(drives, min(count_processors(), _MOST_DRIVES))
         captures = []
         for place, toolchain in zip(self.places, toolchains):
@@ -169,6 +163,17 @@ class ResolvedPackage:
                 )
             captures.append(PackageCapture(self.package, place.choice, place.target, driven))
         return CapturedPackage(self, tuple(captures))
+
+    def _warn_of_other_cards(self) -> None:
+        """Warn of targets whose launches are recorded on the card of another target."""
+        for place in self.places:
+            if not _is_imitated(place.target):
+                _LOG.warning(
+                    f"{place.target}: flacheck imitates NVIDIA cards only, so the launches of "
+                    f"{self.package.identity} are recorded on {place.card['gpu']} and compiled for "
+                    f"{place.target}; on an AMD card the package may choose other kernels and "
+                    "settings"
+                )
 
 
 @dataclass(frozen=True)

@@ -141,24 +141,16 @@ def resolve_cell(
         record = _one_signature(_matching(store.latest(), selection), "the store", store)
         return _rebuilt(record, trust, store)
     if isinstance(what, str) and is_key(what):
-        records = store.find(what)
-        if not records:
-            message = f"no cell in {store.path} begins with {what}"
-            raise _undecided(message, list(store.latest()))
-        if len(records) > 1:
-            # A whole key needs no flags; a settings file may hold some.
-            records = _matching(records, selection) or records
-        if len(records) > 1:
-            raise _undecided(f"several cells begin with {what}", records)
-        return _rebuilt(records[0], trust, store)
+        return _rebuilt(_record_by_key(what, selection, store), trust, store)
     if isinstance(what, Subject):
         plan, name = planning.plan_job(Job(what, selection)), what.name
     else:
         plan, name = _plan_of(what, selection, trust), what
+    plan = replace(plan, purpose=purpose)
     cells = {cell.key: cell for cell in plan.cells}
     key = next(iter(cells))
     if len(cells) > 1:
-        records = list(records_of(replace(plan, purpose=purpose), store, options))
+        records = list(records_of(plan, store, options))
         try:
             key = _one_signature(records, name, store).key
         except UsageError:
@@ -175,6 +167,20 @@ def resolve_cell(
     return ResolvedCell(
         cell, store.latest_records([key]).get(key), package_folders, plan.warnings, plan.trust
     )
+
+
+def _record_by_key(key: str, selection: Selection, store: Store) -> Record:
+    """Return the stored record whose key begins with `key`; raise UsageError unless one is left."""
+    records = store.find(key)
+    if not records:
+        message = f"no cell in {store.path} begins with {key}"
+        raise _undecided(message, list(store.latest()))
+    if len(records) > 1:
+        # A whole key needs no flags; a settings file may hold some.
+        records = _matching(records, selection) or records
+    if len(records) > 1:
+        raise _undecided(f"several cells begin with {key}", records)
+    return records[0]
 
 
 def _plan_of(what: str, selection: Selection, trust: bool) -> Plan:
@@ -290,32 +296,44 @@ def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Resolve
         return ResolvedCell(cell, record, trust=trust)
     package_folders = {}
     if isinstance(origin, Unit) and cell.kernel.package is not None:
-        spec = cell.kernel.package
-        # The user named a release whose sources are here; a store alone may name any folder.
-        may_run = trust or source_trees.has_sources(spec)
-        if source_trees.is_checkout(spec):
-            spec = _folder_of(cell.kernel, store)
-        elif not may_run:
-            raise _not_installed(cell.kernel)
-        kernel, package = build_units.current(cell.kernel, spec, may_run)
+        kernel, package = _current_unit(cell.kernel, cell.kernel.package, trust, store)
         package_folders = {package.identity: package}
-    elif not cell.kernel.is_of_package:
-        kernel = _corpus_kernel(cell.kernel.name)
+    elif cell.kernel.is_of_package:
+        kernel, package = _current_kernel(cell, trust)
+        package_folders = {str(kernel.package): package}
     else:
-        spec = str(cell.kernel.package)
-        package_folders = {spec: _package_of(cell.kernel, trust)}
-        if not trust and isinstance(origin, Imported) and origin.cut is not None:
-            _check_source(cell, origin.cut)
-        if isinstance(origin, Imported) and origin.qualname and not torch_folder():
-            # Without torch a kernel is loaded beside the stand-in.
-            origin = Stubbed(origin.module, origin.qualname, origin.made_up)
-        identity = _package_digest(cell.kernel, package_folders[spec])
-        kernel = replace(cell.kernel, digest=identity, origin=origin)
+        kernel = _corpus_kernel(cell.kernel.name)
     now = replace(cell, kernel=kernel)
     if kernel.digest == cell.kernel.digest:
         return ResolvedCell(now, record, package_folders, trust=trust)
     message = f"{kernel.name} has changed since {record.key[:12]} was compiled: taken as it is now"
     return ResolvedCell(now, None, package_folders, (message,), trust)
+
+
+def _current_unit(
+    kernel: Kernel, spec: str, trust: bool, store: Store | None
+) -> tuple[Kernel, Package]:
+    """Return a CUDA unit as its package or checkout has it now, and the package."""
+    # The user named a release whose sources are here; a store alone may name any folder.
+    may_run = trust or source_trees.has_sources(spec)
+    if source_trees.is_checkout(spec):
+        spec = _folder_of(kernel, store)
+    elif not may_run:
+        raise _not_installed(kernel)
+    return build_units.current(kernel, spec, may_run)
+
+
+def _current_kernel(cell: Cell, trust: bool) -> tuple[Kernel, Package]:
+    """Return a package's kernel as it is installed now, and the package."""
+    kernel, origin = cell.kernel, cell.kernel.origin
+    package = _package_of(kernel, trust)
+    if isinstance(origin, Imported):
+        if not trust and origin.cut is not None:
+            _check_source(cell, origin.cut)
+        if origin.qualname and not torch_folder():
+            # Without torch a kernel is loaded beside the stand-in.
+            origin = Stubbed(origin.module, origin.qualname, origin.made_up)
+    return replace(kernel, digest=_package_digest(kernel, package), origin=origin), package
 
 
 def _check_source(cell: Cell, source: str) -> None:

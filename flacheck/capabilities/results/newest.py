@@ -50,12 +50,8 @@ def new_entries(
         triton: All final releases of Triton, those of new torch releases among them.
         newest_version: Returns a package's newest version.
     """
-    by_package: dict[str, list[Combination]] = {}
-    for each in combinations:
-        if each.is_package and each.is_shipped and each.configs == "usual":
-            by_package.setdefault(each.about.partition("==")[0], []).append(each)
     entries = []
-    for package, own in by_package.items():
+    for package, own in _shipped_by_package(combinations).items():
         listed_version = max((_version(each) for each in own), key=Version)
         listed = [each for each in own if _version(each) == listed_version]
         targets = tuple(dict.fromkeys(each.target for each in listed))
@@ -68,6 +64,15 @@ def new_entries(
         elif newer:
             entries.append(NewEntry(package, listed_version, tuple(newer), targets))
     return entries
+
+
+def _shipped_by_package(combinations: Sequence[Combination]) -> dict[str, list[Combination]]:
+    """Return the shipped combinations of each package in their usual configurations."""
+    by_package: dict[str, list[Combination]] = {}
+    for each in combinations:
+        if each.is_package and each.is_shipped and each.configs == "usual":
+            by_package.setdefault(each.about.partition("==")[0], []).append(each)
+    return by_package
 
 
 def _version(combination: Combination) -> str:

@@ -32,6 +32,7 @@ from flacheck.model import (
     Kernel,
     KeySet,
     Launch,
+    LaunchExtent,
     Question,
     Record,
     RequestedCells,
@@ -151,48 +152,7 @@ def pack(
     own_records = sorted(
         (record for record in records if record.key in requested_keys), key=_in_file_order
     )
-    index_of = {record.key: index for index, record in enumerate(own_records)}
-    kernels, launches, options, shapes, outcomes, resources = (_Table() for _ in range(6))
-    cells = []
-    for record in own_records:
-        launch = None
-        if record.launch is not None:
-            launch = launches.add(record.launch.to_json())
-        others = keys.alternatives.get(record.key, ())
-        cells.append(
-            PackedCell(
-                kernel=kernels.add(_pack_kernel(record.cell.kernel)),
-                launch=launch,
-                options=options.add(dict(record.options)),
-                outcome=outcomes.add(_pack_outcome(record)),
-                resources=resources.add(_without_none(record.resources)),
-                dtype=record.dtype,
-                shape=shapes.add(dict(record.shape)),
-                stage=record.cell.stage,
-                seconds=round(record.compile_seconds, 1),
-                is_widened=record.cell.is_widened,
-                is_made_up=record.key in keys.made_up,
-                is_requested=record.key in keys.kernels,
-                alternatives=tuple(index_of[key] for key in others if key in index_of),
-                is_usual=not facts.usual_keys or record.key in facts.usual_keys,
-            )
-        )
-    extent = None
-    if keys.extent is not None:
-        extent = pack_extent(keys.extent, [record.cell for record in own_records])
-    body = Body(
-        kernels=tuple(kernels.parts),
-        launches=tuple(launches.parts),
-        options=tuple(options.parts),
-        shapes=tuple(shapes.parts),
-        outcomes=tuple(outcomes.parts),
-        resources=tuple(resources.parts),
-        cells=tuple(cells),
-        extent=extent,
-        coverage=facts.coverage,
-        forms=tuple(sorted(_list_forms(facts.forms, own_records), key=str)),
-        capture=facts.capture,
-    )
+    body = _pack_body(keys, own_records, facts)
     own_standing = standing(place.question, place.request, keys, own_records)
     (question,) = baseline_of([own_standing], origin.flacheck).questions
     (counts,) = question.places
@@ -219,6 +179,52 @@ def pack(
         generation=GENERATION,
     )
     return header, body
+
+
+def _pack_body(keys: KeySet, records: Sequence[Record], facts: SubjectFacts) -> Body:
+    """Return the cells of the records, with each part that several cells share once."""
+    index_of = {record.key: index for index, record in enumerate(records)}
+    kernels, launches, options, shapes, outcomes, resources = (_Table() for _ in range(6))
+    cells = []
+    for record in records:
+        launch = None
+        if record.launch is not None:
+            launch = launches.add(record.launch.to_json())
+        others = keys.alternatives.get(record.key, ())
+        cells.append(
+            PackedCell(
+                kernel=kernels.add(_pack_kernel(record.cell.kernel)),
+                launch=launch,
+                options=options.add(dict(record.options)),
+                outcome=outcomes.add(_pack_outcome(record)),
+                resources=resources.add(_without_none(record.resources)),
+                dtype=record.dtype,
+                shape=shapes.add(dict(record.shape)),
+                stage=record.cell.stage,
+                seconds=round(record.compile_seconds, 1),
+                is_widened=record.cell.is_widened,
+                is_made_up=record.key in keys.made_up,
+                is_requested=record.key in keys.kernels,
+                alternatives=tuple(index_of[key] for key in others if key in index_of),
+                is_usual=not facts.usual_keys or record.key in facts.usual_keys,
+            )
+        )
+    extent = None
+    if keys.extent is not None:
+        extent = pack_extent(keys.extent, [record.cell for record in records])
+    return Body(
+        kernels=tuple(kernels.parts),
+        launches=tuple(launches.parts),
+        options=tuple(options.parts),
+        shapes=tuple(shapes.parts),
+        outcomes=tuple(outcomes.parts),
+        resources=tuple(resources.parts),
+        cells=tuple(cells),
+        extent=extent,
+        coverage=facts.coverage,
+        forms=tuple(sorted(_list_forms(facts.forms, records), key=str)),
+        capture=facts.capture,
+    )
 
 
 def _list_forms(
@@ -274,32 +280,17 @@ def unpack(header: Header, body: Body) -> PublishedPlace | None:
 
     The keys are not stored: each is computed from its cell.
     """
-    kernels = []
-    for is_made_up in (False, True):
-        kernels.append([_unpack_kernel(each, is_made_up) for each in body.kernels])
-    launches = [Launch.from_json(each) for each in body.launches]
-    records = [_record(header, body, cell, kernels, launches) for cell in body.cells]
+    records = _unpack_records(header, body)
     if len({record.key for record in records}) < len(records):
         raise ValueError("it holds a cell twice")
-    names: dict[str, str] = {}
-    made_up = set()
-    usual_keys = set()
-    alternatives = {}
-    for cell, record in zip(body.cells, records):
-        if cell.is_requested:
-            names[record.key] = record.kernel
-            if cell.is_usual:
-                usual_keys.add(record.key)
-        if cell.is_made_up:
-            made_up.add(record.key)
-        if cell.alternatives:
-            alternatives[record.key] = [records[index].key for index in cell.alternatives]
+    requested = [(cell, record) for cell, record in zip(body.cells, records) if cell.is_requested]
+    names = {record.key: record.kernel for _, record in requested}
     if digest_of_keys(names) != header.keys:
         return None
     extent = None
     if body.extent is not None:
         extent = unpack_extent(body.extent, [record.cell for record in records])
-    keys = KeySet(names, frozenset(made_up), alternatives, extent)
+    keys = _key_set(names, body, records, extent)
     request = RequestedCells(header.toolchain, header.target, len(names), keys.digest)
     question = Question(header.about, {"configs": [header.configs]}, (request,))
     forms = {}
@@ -314,8 +305,34 @@ def unpack(header: Header, body: Body) -> PublishedPlace | None:
         forms,
         tuple(body.coverage),
         body.capture,
-        frozenset(usual_keys),
+        frozenset(record.key for cell, record in requested if cell.is_usual),
     )
+
+
+def _unpack_records(header: Header, body: Body) -> list[Record]:
+    """Return the records of a file's cells in their order."""
+    kernels = []
+    for is_made_up in (False, True):
+        kernels.append([_unpack_kernel(each, is_made_up) for each in body.kernels])
+    launches = [Launch.from_json(each) for each in body.launches]
+    return [_record(header, body, cell, kernels, launches) for cell in body.cells]
+
+
+def _key_set(
+    names: Mapping[str, str],
+    body: Body,
+    records: Sequence[Record],
+    extent: LaunchExtent | None,
+) -> KeySet:
+    """Return the requested keys, those that are made up, and the alternatives of each."""
+    made_up = set()
+    alternatives = {}
+    for cell, record in zip(body.cells, records):
+        if cell.is_made_up:
+            made_up.add(record.key)
+        if cell.alternatives:
+            alternatives[record.key] = [records[index].key for index in cell.alternatives]
+    return KeySet(names, frozenset(made_up), alternatives, extent)
 
 
 def _unpack_kernel(packed: PackedKernel, made_up: bool) -> Kernel:
