@@ -46,7 +46,6 @@ ROOMS: tuple[tuple[str, ...], ...] = (
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 CAPABILITIES = (
     *(
-        "check",
         "scan",
         "bisect",
         "diff",
@@ -107,7 +106,7 @@ SHARED = {
 
 # Lines of Python that the product and its tests may have. Who raises one says why in the same
 # commit; the plan is 81,000 and 50,000.
-LINES = {"flacheck": 91_210, "tests": 60_385}
+LINES = {"flacheck": 89_420, "tests": 60_260}
 
 
 @functools.cache

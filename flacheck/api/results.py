@@ -145,18 +145,22 @@ def results_site(output: PathLike, *, results: PathLike | None = None) -> Sequen
         EmptySelection: If nothing is published.
     """
     from flacheck.capabilities.known_results.lookup import KnownRequest, look_up
+    from flacheck.evidence.published.compiled_kernels import compiled_kernels
     from flacheck.reports import board
 
     library = library_of(results)
-    names = dict.fromkeys(about.partition("==")[0] for about in library.abouts)
-    if not names:
+    published = {about.partition("==")[0] for about in library.abouts}
+    if not published:
         raise EmptySelection(f"{library.folder} holds no results to show")
+    # The list begins with the most wanted packages.
+    listed = [each.about.partition("==")[0] for each in library.combinations()]
+    names = [name for name in dict.fromkeys([*listed, *sorted(published)]) if name in published]
     answers = [look_up(library, KnownRequest(name)) for name in names]
     folder = Path(output)
     paths = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in board.render(answers):
+        for name, text in board.render(answers, compiled_kernels(library)):
             path = folder / name
             path.write_text(text, encoding="utf-8", errors="replace")
             paths.append(path)

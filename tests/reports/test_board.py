@@ -15,7 +15,9 @@ from msgspec.structs import replace
 import flacheck
 from flacheck import UsageError
 from flacheck.capabilities.known_results.document import Known
+from flacheck.evidence.published.compiled_kernels import CompiledKernels
 from flacheck.reports import board
+from flacheck.reports.site.grid import Shown
 from tests.evidence.published.test_published import folder as folder
 from tests.reports.page.test_page_in_browser import BROWSERS
 
@@ -33,13 +35,13 @@ def site(folder: Path, tmp_path: Path) -> Path:
 def test_each_cell_leads_to_its_failures(site: Path) -> None:
     """A cell's link leads to cause, line, kernels and commands."""
     index = (site / "index.html").read_text()
-    links = re.findall(r'<td class="(\w+)"><a href="([^#"]+)#([^"]+)">([^<]+)</a>', index)
+    links = re.findall(r'<td class="(\w+)"><a href="([^#"]+)#([^"]+)"[^>]*>([^<]+)</a>', index)
     assert [(tone, text) for tone, _, _, text in links] == [
-        ("bad", "1 fail"),
-        ("screened", "screened"),
+        ("all", "all 1"),
+        ("few", "0 of 1"),
     ]
-    page = (site / links[0][1]).read_text()
-    section = page.partition(f'id="{links[0][2]}"')[2].partition("</section>")[0]
+    page = (site / links[1][1]).read_text()
+    section = page.partition(f'id="{links[1][2]}"')[2].partition("</section>")[0]
     assert "FC302" in section
     assert "LinearLayout.cpp:1: f: Assertion" in section
     assert "Fallbacks:" not in section
@@ -62,7 +64,44 @@ def test_a_badge_is_an_image_with_its_text(site: Path) -> None:
     """The badge has the number of releases as text."""
     (badge,) = site.glob("*.svg")
     image = ElementTree.parse(badge).getroot()
-    assert image.attrib["aria-label"] == "compiles: 0.1.1: 1 of 2 Triton releases"
+    assert image.attrib["aria-label"] == "Triton 3.4.0: 0.1.1 all 1 kernels"
+
+
+def test_a_release_page_names_what_changes_since_the_release_before(site: Path) -> None:
+    """The newer release mends the kernel that fails under the older one."""
+    page = (site / "triton-3.4.0.html").read_text()
+    assert "1 since 3.2.0" in page
+    assert "chunk_gated_delta_rule_fwd_kernel_h" in page.partition("1 since 3.2.0")[2]
+    assert "no older release" in (site / "triton-3.2.0.html").read_text()
+
+
+def test_the_feed_links_to_the_places_of_each_release(site: Path) -> None:
+    """Each entry has a title with numbers, a date and a link to a section of a page."""
+    feed = ElementTree.parse(site / "feed.xml").getroot()
+    atom = "{http://www.w3.org/2005/Atom}"
+    entries = feed.findall(f"{atom}entry")
+    titles = [entry.findtext(f"{atom}title") for entry in entries]
+    assert titles == [
+        "flash-linear-attention 0.1.1 under Triton 3.4.0: all 1 kernels on H100",
+        "flash-linear-attention 0.1.1 under Triton 3.2.0: 0 of 1 kernels on H100",
+    ]
+    for entry in entries:
+        link = entry.find(f"{atom}link")
+        assert link is not None
+        page, _, anchor = link.attrib["href"].partition("#")
+        assert f'id="{anchor}"' in (site / page).read_text()
+
+
+def test_a_failure_in_fp32_alone_does_not_darken_a_cell(folder: Path) -> None:
+    """The colour follows failures in bf16 and fp16; the text counts all."""
+    answer = flacheck.known("flash-linear-attention", results=folder)
+    place = next(each for each in answer.places if each.failing_kernels)
+    (kernel,) = place.failing_kernels
+    others = {f"k{number}" for number in range(9)}
+    in_half = Shown.of(place, CompiledKernels(others, {kernel}))
+    in_fp32 = Shown.of(place, CompiledKernels(others, set()))
+    assert (in_half.share, in_half.tone) == ("9 of 10", "most")
+    assert (in_fp32.share, in_fp32.tone) == ("9 of 10", "nearly")
 
 
 def _hostile(folder: Path) -> Known:
@@ -75,8 +114,8 @@ def _hostile(folder: Path) -> Known:
 
 def test_names_from_a_file_of_results_are_text_only(folder: Path) -> None:
     """Hostile names stay in the folder and do not become markup."""
-    for name, text in board.render([_hostile(folder)]):
-        assert re.fullmatch(r"[a-z0-9-]+\.(html|svg)", name)
+    for name, text in board.render([_hostile(folder)], {}):
+        assert re.fullmatch(r"[a-z0-9-]+(\.[0-9]+)*\.(html|svg|xml)", name)
         assert "<img src=x" not in text
 
 
@@ -90,10 +129,11 @@ def test_packages_do_not_share_a_page(folder: Path) -> None:
                 answer,
                 replace(answer, package="flash.linear_attention"),
                 replace(answer, package="flash_linear.attention"),
-            ]
+            ],
+            {},
         )
     ]
-    assert len(names) == len(set(names)) == 7
+    assert len(names) == len(set(names)) == 10
 
 
 def test_a_folder_that_cannot_be_written_is_one_error(folder: Path) -> None:
@@ -127,9 +167,9 @@ def test_the_board_works_from_a_folder_at_every_width(browser: Any, site: Path) 
         assert page.inner_text("#count") == "1 of 1 rows"
         page.fill("#search", "sm70")
         assert page.inner_text("#count") == "0 of 1 rows"
-        assert not page.is_visible("table")
+        assert not page.is_visible("tr.package")
         page.fill("#search", "")
-        page.click("td.bad a")
+        page.click("td.few a")
         page.wait_for_selector("section.place:target")
         assert "FC302" in page.inner_text("section.place:target")
         assert page.evaluate("document.documentElement.scrollWidth") <= width

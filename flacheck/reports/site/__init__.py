@@ -1,1 +1,1 @@
-"""The templates, style and script of the board of published results."""
+"""The board's pages: templates, styles, and what the templates show of published results."""

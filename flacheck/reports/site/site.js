@@ -1,5 +1,6 @@
 "use strict";
-// The board's search: rows whose text, failures included, holds every word.
+document.getElementById("searching").hidden = false;
+// The board's search shows rows whose text, failures included, contains every word.
 const field = document.getElementById("search");
 const rows = [...document.querySelectorAll("tr[data-search]")];
 const count = document.getElementById("count");
