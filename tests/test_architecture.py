@@ -46,6 +46,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 CAPABILITIES = (
     *(
+        "check",
         "scan",
         "bisect",
         "diff",
@@ -106,7 +107,7 @@ SHARED = {
 
 # Lines of Python that the product and its tests may have. Who raises one says why in the same
 # commit; the plan is 81,000 and 50,000.
-LINES = {"flacheck": 89_420, "tests": 60_260}
+LINES = {"flacheck": 91_580, "tests": 60_552}
 
 
 @functools.cache

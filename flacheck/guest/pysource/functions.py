@@ -8,7 +8,6 @@ import contextlib
 import functools
 import inspect
 import linecache
-import sys
 import textwrap
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -54,17 +53,6 @@ def file_tree(file: str) -> ast.Module | None:
         return None
 
 
-def module_tree(name: str) -> ast.Module | None:
-    """Return the syntax tree of an imported module, None without source."""
-    try:
-        file = inspect.getsourcefile(sys.modules[name])
-    except (KeyError, TypeError):
-        return None
-    if not file or not linecache.getlines(file):
-        return None
-    return file_tree(file)
-
-
 def function_tree(function: Function) -> ast.FunctionDef | None:
     """Return a function's syntax tree; None without source and for lambdas."""
     return function_source(function)[0]
@@ -89,20 +77,6 @@ def function_source(function: Function) -> tuple[ast.FunctionDef | None, list[st
     if isinstance(statement, ast.FunctionDef):
         return statement, text.splitlines()
     return None, []
-
-
-def function_text(function: Function) -> str:
-    """Return the lines of a function with its decorators; empty without source."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is not None:
-        definition = definition_of(code)
-        if definition is not None:
-            lines = linecache.getlines(code.co_filename)
-            return "".join(lines[code.co_firstlineno - 1 : definition.end_lineno])
-    try:
-        return inspect.getsource(function)
-    except (OSError, TypeError):
-        return ""
 
 
 def definition_of(code: types.CodeType) -> ast.FunctionDef | None:
