@@ -262,7 +262,7 @@ def seconds(timeout: str | float) -> float | None:
 
 
 def duration(option: str, value: str | float) -> float:
-    """Return a duration in seconds; UsageError for a text that is none."""
+    """Return a duration in seconds; raise UsageError for an invalid text."""
     seconds = durations.parse(str(value))
     if seconds is None:
         raise UsageError(f"--{option} {value}: expected a duration: 30d, 12h, 15m or 90s")

@@ -110,7 +110,7 @@ def autotune(
     """Compile every configuration of a kernel's autotuners, and check their keys.
 
     With `emit="fla"` a launch of each key is examined, and the package must read configuration
-    files; else one launch of each kernel is.
+    files; otherwise one launch of each kernel is examined.
 
     Args:
         kernel: A kernel's name, a glob, or a launches file, `FILE.jsonl[:LINE]`.

@@ -36,8 +36,8 @@ def bisect(
     """Find the releases between which a cell's verdict or signature changes.
 
     Without `every` few releases are compiled, and a change inside a range of releases whose ends
-    agree may be missed. `commits` are those of the checkout `package`, whose one selected CUDA C++
-    unit is compiled.
+    agree may be missed. `commits` is a range of commits of the checkout `package`; the selection
+    must leave one CUDA C++ unit.
 
     Args:
         cell: A key or its first 8 characters, `FILE.jsonl:LINE`, or a matrix; None searches the

@@ -1,4 +1,4 @@
-"""`flacheck.list_…`: the kernels, matrices, targets, rules and advisories there are."""
+"""`flacheck.list_…`: the available kernels, matrices, targets, rules and advisories."""
 
 from __future__ import annotations
 

@@ -155,8 +155,8 @@ def merge(
 ) -> list[int]:
     """Copy the runs of other stores into a store; return the number of new records of each.
 
-    All runs are copied or none. Events name each store, and questions whose shards do not make a
-    whole.
+    All runs are copied or none. Events name each store, and each question whose shards are
+    incomplete.
 
     Args:
         stores: The folder of a store, or several.

@@ -159,7 +159,7 @@ def _reduce(failing: Cell, compilers: Compilers, runs: int, folder: Path, handle
 def _begin(failing: Cell, compilers: Compilers, handle: OnEvent) -> tuple[Reproduction, bool]:
     """Return the original, shown to fail, and whether an interrupt came meanwhile.
 
-    The original is shown all the same, so that there is a script to leave.
+    An interrupted command still shows that the original fails, so that it leaves a script.
     """
     try:
         return begin(failing, compilers), False

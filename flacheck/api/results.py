@@ -1,4 +1,4 @@
-"""`flacheck.build_results` and its neighbours: published results, made, checked and fetched."""
+"""`flacheck.build_results` and related functions: build, verify and fetch published results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def library_of(results: PathLike | None) -> ResultsFolder:
     """Return the results of a folder or URL; flacheck's own by default.
 
-    Those of a URL are copied into the cache once; `update_results` with the URL fetches newer ones.
+    Results at a URL are copied into the cache once; `update_results` with the URL fetches newer
+    ones.
     """
     if results is None:
         return open_library()

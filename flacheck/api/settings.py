@@ -39,7 +39,7 @@ def suggest(name: str, known: list[str]) -> str:
 
 
 def is_compiler_path(text: str) -> bool:
-    """Return True if a specification of compilers is, or has a part that is, a path."""
+    """Return True if a specification of compilers is a path or contains one."""
     from flacheck.toolchains import is_path, split_specs
 
     return any(map(is_path, (text, *split_specs(text))))

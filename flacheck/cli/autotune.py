@@ -1,4 +1,4 @@
-"""flacheck autotune: what a release's autotuner makes of a kernel's configurations and keys."""
+"""flacheck autotune: the effect of a kernel's configurations and keys in a release's autotuner."""
 
 import shlex
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""flacheck cache: what takes space in the cache, and its removal."""
+"""flacheck cache: list and remove the cache's content."""
 
 from typing import Annotated
 

@@ -61,7 +61,7 @@ def _formats(incomplete: str) -> list[Any]:
 
 
 def _files(*suffixes: str) -> Completer:
-    """Return the completion by files whose names end so, and by folders."""
+    """Return the completion by folders and by files with these suffixes."""
 
     def complete(incomplete: str) -> list[Any]:
         folder = Path(incomplete).parent if incomplete else Path()

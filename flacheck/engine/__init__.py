@@ -1,4 +1,4 @@
 """The sandbox, the executors that share its workers out, the judge and the one loop.
 
-What should be compiled is decided above, and what a failure means beside it in `evidence`.
+`pipeline` selects the cells to compile, and `evidence` interprets the failures.
 """

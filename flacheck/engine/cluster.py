@@ -139,8 +139,8 @@ class DaskExecutor:
     def _send(self, completed: Any) -> None:
         """Send batches until each worker thread has enough.
 
-        A suspect waits until the cluster is empty, and the others wait until it has ended: a task
-        that kills its node takes along what the scheduler has queued there.
+        A suspect runs alone on the cluster, because a task that kills its node takes along the
+        tasks that are queued there.
         """
         if self._suspects:
             if not self._batches:

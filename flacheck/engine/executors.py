@@ -85,7 +85,7 @@ class _Queued:
     """A submitted task.
 
     `number` is the request number under which it was last sent. `losses` counts the workers and
-    servers that were lost over it.
+    servers that died while the task ran.
     """
 
     task: Task
@@ -336,8 +336,8 @@ class LocalPool:
     def _is_memory_short(self, attempt: Attempt) -> bool:
         """Return True if lack of memory may have caused the failure of an attempt.
 
-        That is so if the system has killed a process for lack of memory since the last call, or if
-        the attempt used more than half of the memory of the machine.
+        Memory is short if the system has killed a process for lack of memory since the last call,
+        or if the attempt used more than half of the machine's memory.
         """
         before, self._oom_kills = self._oom_kills, oom_kills()
         if self._oom_kills > before:
@@ -475,7 +475,7 @@ class LocalPool:
 def machine_memory_mb() -> float:
     """Return the memory that this process may use, in MB.
 
-    That is the machine's memory, or the limit of the container.
+    The value is the machine's memory, or the limit of the container.
     """
     pages = os.sysconf("SC_PHYS_PAGES")
     whole = pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)

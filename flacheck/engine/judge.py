@@ -58,7 +58,7 @@ def judge(cell: Cell, attempt: Attempt) -> Record:
 def _own_words(finding: Finding) -> str:
     """Return the worker's reason for not compiling a cell, "" without one.
 
-    It is more specific than the title of the rule.
+    The worker's reason is more specific than the title of the rule.
     """
     first = finding.message.partition("\n")[0]
     if first.startswith(_WORKER_PREFIX):

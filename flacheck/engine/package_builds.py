@@ -38,8 +38,8 @@ def provide_package(spec: str) -> Package:
 def build_wheel(root: Path, into: Path) -> Path:
     """Build the wheel of the sources in a folder; return its file in `into`.
 
-    Its requirements are fetched first, as wheels. The build itself runs without a network, in a
-    clean environment, and writes its folder and a scratch folder.
+    The build requirements are fetched first, as wheels. The build itself runs without a network, in
+    a clean environment, and writes its folder and a scratch folder.
 
     Raises Offline if a requirement cannot be fetched, ToolchainError if the build fails.
     """

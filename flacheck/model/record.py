@@ -173,8 +173,8 @@ class Record:
     ) -> Record:
         """Return the record that `to_json` wrote.
 
-        `kernel`, `stage` and `until` are the parts of its cell that JSON does not hold; without
-        them the cell cannot be compiled again.
+        `kernel`, `stage` and `until` are the parts of the cell that JSON lacks; without them the
+        cell cannot be compiled again.
         """
         if kernel is None:
             kernel = Kernel(value["kernel"], value["package"], "", Unrecorded(value["how"]))

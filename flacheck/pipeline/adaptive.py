@@ -69,7 +69,7 @@ _LineSearch = Generator[list[int], Mapping[int, State], None]
 def choose_cells(cells: Sequence[Cell], states: Mapping[str, State]) -> Iterator[Sequence[Cell]]:
     """Yield cells by the states of earlier ones; the caller adds each round's states by key.
 
-    All autotuner runs and units without a launch come first, because extents count launches alone.
+    All autotuner runs and units without a launch come first, because extents count only launches.
     """
     by_key = {}
     points = {}
@@ -242,7 +242,8 @@ class _Choice:
     def _covering_keys(self, axes: Sequence[str], count: int) -> list[str]:
         """Return a covering set, with a kernel's pairs if at most `count` cells cover all pairs.
 
-        Where kernels have one cell in each dtype, all pairs of a kernel and a dtype are all cells.
+        If kernels have one cell in each dtype, all pairs of a kernel and a dtype would be all
+        cells.
         """
         all_axes = list(_covering_axes(axes))
         keys = _Cover(self.points, all_axes).take(count + 1)

@@ -168,7 +168,7 @@ def sources_of(package: Package, build: ProjectBuild) -> list[Source]:
 
 
 def _names_of(variants: Sequence[Kernel]) -> list[str]:
-    """Return a name for each kernel of one file: the file with the arguments that not all have."""
+    """Return a name for each kernel of one file: the file with the arguments that differ."""
     arguments = []
     for kernel in variants:
         assert isinstance(kernel.origin, Unit)
@@ -249,7 +249,7 @@ def include_folders(build: ProjectBuild, root: Path) -> Iterator[str]:
 
 
 def _outside_folders(build: ProjectBuild) -> list[str]:
-    """Return the include folders of a build that lie outside of the project, but for torch's."""
+    """Return the include folders of a build that lie outside of the project, except torch's."""
     folders = {folder for unit in build.units for folder in unit.includes}
     return sorted(each for each in folders if each.startswith("/") and "torch/include" not in each)
 

@@ -90,7 +90,7 @@ def _text(file: Path, root: Path) -> str:
 
 
 def _configure(file: Path, root: Path, options: Sequence[str]) -> ProjectBuild:
-    """Return the units that a CMake project or a Makefile compiles, or a warning why none."""
+    """Return the units that a CMake project or Makefile compiles, or a warning without any."""
     tool = "cmake" if file.name == _CMAKE_FILE else "make"
     program = shutil.which(tool, path=SEARCH_PATH)
     place = file.relative_to(root)

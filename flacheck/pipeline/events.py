@@ -55,7 +55,7 @@ Result = TypeVar("Result")
 
 
 def ignore(event: Event) -> None:
-    """Do nothing with an event."""
+    """Ignore an event."""
 
 
 def drain(events: Generator[Event, None, Result], on_event: OnEvent | None) -> Result:

@@ -90,9 +90,9 @@ class Plan:
         return self.size_sources.get((cell.kernel.name, canonical(arguments)))
 
     def narrow_to(self, keys: Collection[str]) -> Plan:
-        """Return the plan of these cells alone, with the extents of all of them.
+        """Return the plan with only these cells, and with the extents of all cells.
 
-        The extent of a toolchain and target names the kernels of which no cell is left.
+        The extent of a toolchain and target names the kernels that lost all cells.
         """
         cells = [cell for cell in self.cells if cell.key in keys]
         kernels: dict[tuple[str, str], set[str]] = {}

@@ -1,9 +1,9 @@
 """The resolution of CELL to one cell that can be compiled under any release.
 
 CELL is a key or a unique prefix of it, looked up in the store; `FILE.jsonl:LINE`; a matrix; or
-nothing but selection flags, which then search the store. What leaves several cells must leave
-failing ones of one signature, or, where none fails, the one that compiles slowly beside the other
-releases in the store.
+nothing but selection flags, which then search the store. If several cells are left, they must be
+failing ones of one signature, or, where none fails, the only one that compiles slowly beside the
+other releases in the store.
 """
 
 import logging
@@ -56,7 +56,7 @@ _KEY = re.compile(r"[0-9a-f]{1,32}")
 
 @dataclass(frozen=True)
 class ResolvedCell:
-    """One cell with all that compiling it again takes.
+    """One cell with everything that is needed to compile it again.
 
     Attributes:
         cell: The cell.
@@ -275,7 +275,7 @@ def settings(cell: Cell) -> str:
 def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> ResolvedCell:
     """Return the cell with its kernel in the present version.
 
-    The record of another version of the source is dropped. A store may come from somebody else:
+    The record of another version of the source is dropped. A store may come from someone else:
     without `trust` its sources are checked like those of a launches file.
 
     Raises:
@@ -391,7 +391,7 @@ def _not_installed(kernel: Kernel) -> UsageError:
 def _folder_of(kernel: Kernel, store: Store | None) -> str:
     """Return the folder of a unit's checkout, from the stored questions about it.
 
-    The package index is not used: a package of that name there is another one.
+    The package index is not used, because a package of that name there may be another one.
     """
     runs = store.runs() if store is not None else ()
     for run in runs:

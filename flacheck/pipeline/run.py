@@ -128,7 +128,7 @@ class ActiveRun:
             waiting = [others for cell, others in round_ if cell.key not in compiling]
 
     def narrow(self, plan: Plan, keys: Collection[str]) -> None:
-        """Store the question of the cells that were chosen, in place of that of all cells.
+        """Store the question of the chosen cells in place of the question of all cells.
 
         The extents stay, so that an answer gives the number of configurations beside those of all.
         """
@@ -290,7 +290,7 @@ def _describe_choice(plan: Plan, states: Mapping[str, State]) -> str:
 def _try_others(active: ActiveRun, others: Sequence[Cell]) -> Iterator[Event]:
     """Compile other configurations of failing launches.
 
-    If one compiles, an autotuner that skips the failing one continues, and for any other it is a
+    If one compiles, an autotuner that skips the failing one continues, and otherwise it is a
     fallback.
     """
     if not others:

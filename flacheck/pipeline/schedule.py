@@ -42,7 +42,7 @@ class Costs:
     """Mean compile times of stored cells, by groups of similar cells.
 
     The nearest group holds the cell under other releases; then the launch, the package, the options
-    and the kernel may differ. A mean, since the sum of many counts.
+    and the kernel may differ. The mean is used, since the sum of many would count too much.
     """
 
     _seconds: dict[tuple[str, ...], list[float]] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Costs:
 
 
 def _cost_of(cell: Cell) -> StoredCost:
-    """Return the groups of a cell as those of a stored one."""
+    """Return the groups of a cell, as for a stored one."""
     launch = cell.launch.to_json() if cell.launch else None
     return StoredCost(
         kernel=cell.kernel.name,

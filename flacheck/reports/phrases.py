@@ -189,7 +189,7 @@ def where(group: SignatureGroup) -> str:
 
 @dataclass(frozen=True)
 class Advice:
-    """One set of fallbacks, with all failing settings, releases and targets that it holds for."""
+    """One set of fallbacks, with the failing settings, releases and targets that it applies to."""
 
     kernel: str
     failing: tuple[str, ...]

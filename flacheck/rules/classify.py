@@ -71,7 +71,7 @@ def _function(line: Line) -> str:
 
 
 def _cause(log: str, lines: list[Line], match: re.Match[str]) -> Line:
-    """Return the line that a match in the whole log ends with.
+    """Return the last line of a match in the whole log.
 
     A match of several lines ends with the exception, under its source.
     """
@@ -132,7 +132,7 @@ def _hits(log: str, lines: list[Line], text: str, is_failed: bool) -> Iterator[_
 def _select(hits: Iterable[_Hit]) -> list[_Hit]:
     """Return the hits that name different failures, the decisive one first.
 
-    The most specific rule names a line. A wrapper counts only where nothing else does, and a
+    The most specific rule names a line. A wrapper counts only if no other rule matches, and a
     generic rule only far from a specific one, because both report consequences of the failure.
     """
     by_line: dict[int, _Hit] = {}

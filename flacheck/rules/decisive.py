@@ -164,9 +164,9 @@ def is_wrapper(line: str) -> bool:
 
 
 def clean(log: str) -> str:
-    """Return the log without prefixes, dumps of IR and the ends of endless lines.
+    """Return the log without prefixes and dumps of IR, and with overlong lines cut.
 
-    The numbers of lines stay.
+    Line numbers stay the same.
     """
     plain = _without_hosts(_TERMINAL.sub("", _join_wrapped(log)))
     log = _DUMP.sub("", _PREFIX.sub("", _PROGRESS.sub("", plain)))

@@ -97,13 +97,13 @@ def _before_the_table(torch: Version, triton: Version) -> Direction | None:
 
 
 def _pins() -> dict[str, str]:
-    """Return torch release → what it requires of Triton, oldest first, by the shipped table."""
+    """Return the Triton requirement of each torch release, oldest first, by the shipped table."""
     pins: dict[str, str] = table("torch_pins")["pins"]
     return pins
 
 
 def _requirement(torch: Version) -> str | None:
-    """Return what a torch release requires of Triton; of `2.8`, what its last release does."""
+    """Return the Triton requirement of a torch release; `2.8` stands for its last release."""
     pins = _pins()
     requirement = pins.get(str(torch))
     if requirement is None:
@@ -143,9 +143,12 @@ def _by_name(message: Mapping[str, Any], log: Mapping[str, Any]) -> Direction | 
 
 
 def _releases_with(path: str) -> tuple[str, ...] | None:
-    """Return the first and the last release with a name or a module; () for a module of none.
+    """Return the first and the last release with a name or a module.
 
-    None stands for a module that all have, and for a name that was not read from the releases.
+    () without a release.
+
+    None stands for a module that all releases have, and for a name that was not read from the
+    releases.
     """
     names = table("triton_names")
     module, _, name = path.rpartition(".")

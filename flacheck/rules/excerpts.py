@@ -67,7 +67,7 @@ class _EarlierLines:
     def hints_in_new(self, block: bytes) -> list[bytes]:
         """Return the hints that occur in lines of a block which no earlier block has.
 
-        To compare whole lines is several times as fast as to search each hint.
+        Comparing whole lines is several times as fast as searching each hint.
         """
         new = set(block.translate(None, _DIGITS).split(b"\n")) - self.lines
         if len(new) <= _MOST_NEW_LINES and len(self.lines) < _MOST_LINES:

@@ -135,7 +135,7 @@ def bindings(statement: ast.stmt) -> set[str]:
 
 
 def free_names(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement reads, less a function's own parameters and variables."""
+    """Return the names that a statement reads, except a function's parameters and variables."""
     if not isinstance(statement, ast.FunctionDef):
         return names_of(statement, ast.Load)
     # Decorators, defaults and annotations are read where the function is defined.

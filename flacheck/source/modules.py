@@ -38,8 +38,8 @@ class PackageModule:
     """The names of a module: empty if the module is missing or not Python.
 
     A name that branches bind anew has several imports. Imports within functions count as if they
-    stood outside. `file` is relative to the package's folder; LaunchedKernels describes `kernels`,
-    `launches` and `aliases`.
+    were at module level. `file` is relative to the package's folder; LaunchedKernels describes
+    `kernels`, `launches` and `aliases`.
     """
 
     file: str = ""

@@ -24,8 +24,8 @@ _FROM_BOUND = {True: (ast.Lt, ast.GtE), False: (ast.Gt, ast.LtE)}
 class PythonVersions:
     """The dependence of modules on Python's version.
 
-    On every Python that lies on the same side of all `bounds` (`3.11`) they do the same, unless the
-    dependence `is_open`: they use the version in a way that shows no bounds.
+    The modules behave alike on every Python that lies on the same side of all `bounds` (`3.11`),
+    unless the dependence `is_open`: then they use the version in a way that shows no bounds.
     """
 
     bounds: frozenset[str] = frozenset()

@@ -241,7 +241,7 @@ class Store(StoreFile):
         """Copy runs and records of other stores and return the number of new records of each.
 
         Merging twice changes nothing. Every row is checked before it is copied; if one is damaged,
-        nothing of any store is copied.
+        no store is copied.
         """
         with self._transaction() as db:
             return [self._take_over(db, other) for other in others]
@@ -308,7 +308,7 @@ class Store(StoreFile):
     def fallbacks(self, runs: Sequence[str]) -> list[tuple[str | None, Json]]:
         """Return (package, fallback) from searches for these runs, in their order.
 
-        The last search for a run counts.
+        Only the last search for a run counts.
         """
         found_for: dict[str, list[tuple[str | None, Json]]] = {}
         for run in self.runs():
@@ -400,8 +400,8 @@ class Store(StoreFile):
         """Return what the newest records cost.
 
         Each row has kernel, package, GPU, dtype, launch, options, seconds and verdict. Only
-        compiles that reached a verdict took their whole time. Damaged records are left out, since
-        an estimate can do without them. `without` names a toolchain that is left out.
+        compiles that reached a verdict took their full time. Damaged records are left out, because
+        an estimate does not need them. `without` names a toolchain that is left out.
         """
         names = ("kernel", "package", "target", "dtype", "launch", "options", "seconds")
         columns = ", ".join(f"json_extract(body, '$.{name}')" for name in names)

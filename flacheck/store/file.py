@@ -34,7 +34,7 @@ class StoreFile:
     ) -> Iterator[tuple[Any, ...]]:
         """Yield rows by id, a page at a time.
 
-        A slow reader neither fills memory nor holds up a checkpoint.
+        The reader copies pages, so that a slow reader neither fills memory nor delays a checkpoint.
         """
         if not has_order:
             sql += " ORDER BY id"

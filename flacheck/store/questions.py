@@ -18,8 +18,8 @@ UNFINISHED = "the capture of the package did not end; scan again"
 def of_runs(store: Store, runs: Sequence[StoredRun]) -> list[RequestedPlace]:
     """Return all requested places of these runs, each question once on each place.
 
-    Runs other than scans have none. Two scans of one name with different keys stay apart, since
-    together they are not one capture.
+    Runs other than scans have no questions. Two scans of one name with different keys stay apart,
+    because together they are not one capture.
     """
     places: dict[tuple[object, ...], RequestedPlace] = {}
     for run in runs:
@@ -62,7 +62,7 @@ def in_force(store: Store) -> list[RequestedPlace]:
 def further_records(store: Store) -> Callable[[RequestedPlace], list[Record]]:
     """Return a lookup of further configurations of a place's launches, and of failures.
 
-    Of commands other than a scan only the failures count.
+    Of commands other than a scan only failures count.
     """
 
     def find(place: RequestedPlace) -> list[Record]:

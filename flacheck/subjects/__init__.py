@@ -1,5 +1,7 @@
-"""What is asked about: packages, checkouts, matrices and launches files, as kernels with launches.
+"""The subjects of commands.
 
-A capture is the one step that runs a package's code, and it does so in the sandbox. Nothing here
-compiles or judges.
+Packages, checkouts, matrices and launches files, with launches.
+
+A capture is the one step that runs a package's code, and it does so in the sandbox. This package
+neither compiles nor judges.
 """

@@ -173,7 +173,7 @@ def against(
 def general(release: str, target: str) -> tuple[Advisory, ...]:
     """Return the advisories about patterns in the code for this release and target.
 
-    They are shown and never count against a release, since the pattern may be absent.
+    Such advisories are shown and never count against a release, since the pattern may be absent.
     """
     return tuple(each for each in against(release, target) if each.is_general)
 

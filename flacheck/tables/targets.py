@@ -268,8 +268,8 @@ _VARIANT = re.compile(r"sxm\d?|pcie|nvl|hbm\de?|\d+gb|ti|super|laptop|gpu|genera
 def cell_target_name(name: str) -> str:
     """Return the name of the target `name` in cells of C++.
 
-    It keeps the letter of features that only this GPU (`sm90a`) or its family (`sm100f`) has; every
-    compiler of C++ distinguishes these from the plain target.
+    It keeps the letter of features that only this GPU (`sm90a`) or its family (`sm100f`) has,
+    because C++ compilers distinguish these targets from the plain one.
     """
     target = find(name)
     letter = re.fullmatch(r"(?i)(?:cuda:)?(?:sm|compute)?_?\d+(?:\.\d)?([af])", name.strip())

@@ -1,7 +1,7 @@
 """Compilers, each at an exact version and in a folder of its own.
 
 `resolve` turns specifications into choices without installing anything; `provide` makes one ready.
-Nothing here knows of kernels or packages under test.
+This package does not depend on kernels or packages under test.
 """
 
 import re
@@ -74,8 +74,8 @@ def _single_specs(text: str) -> list[str]:
 def is_path(text: str) -> bool:
     """Return True for a wheel file, or a path with a slash.
 
-    `NAME==VERSION` never is one: a store may hold it. Nor is a bare name: a folder `3.2.0` in the
-    current folder, which may be a stranger's, must not take a release's place.
+    `NAME==VERSION` never is one: a store may hold it. A bare name is not a path either: a folder
+    `3.2.0` in the current folder, which may be a stranger's, must not replace a release.
     """
     return not _IDENTITY.match(text) and (text.endswith(".whl") or "/" in text)
 
@@ -199,7 +199,7 @@ def installed_toolchains() -> Iterator[cache.Shelf]:
 def remove(identities: Sequence[str]) -> list[cache.Shelf]:
     """Remove releases (`triton==3.2.0` or `3.2.0`) from the cache and return them.
 
-    Raises UsageError for a release that is not there.
+    Raises UsageError for a release that is not installed.
     """
     shelves_by_path: dict[Path, cache.Shelf] = {}
     shelves = list(installed_toolchains())

@@ -24,9 +24,9 @@ _PARTS_OF_A_RELEASE = 3
 def parse_requirement(text: str) -> str:
     """Return a requirement for the user's specification of torch alone.
 
-    It is `torch==2.9.*` for `2.9`, `torch==2.9.1` for `2.9.1`, `torch>=2.5,<2.9` for `>=2.5,<2.9`;
-    `installed` is the release in this environment. Raises UsageError if none is installed, or for a
-    path.
+    The result is `torch==2.9.*` for `2.9`, `torch==2.9.1` for `2.9.1`, `torch>=2.5,<2.9` for
+    `>=2.5,<2.9`; `installed` is the release in this environment. Raises UsageError if none is
+    installed, or for a path.
     """
     text = text.strip().removeprefix(NAME).strip()
     if text == "installed":
@@ -106,8 +106,8 @@ def _list_near(specifiers: SpecifierSet) -> str:
 def resolve(text: str) -> Resolution:
     """Return the choices for `==2.9.1` or another specifier of torch.
 
-    As with Triton's own releases, one without a wheel for this Python is a choice with a reason if
-    named by its exact version, else a warning.
+    A release without a wheel for this Python is kept with the reason if it was named exactly;
+    otherwise it is a warning.
     """
     specifiers = SpecifierSet(text)
     triton_releases_required = dict.fromkeys(releases(specifiers).values())

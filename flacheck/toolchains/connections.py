@@ -12,8 +12,8 @@ DAY = 86_400.0
 class _State:
     """The settings of the whole process.
 
-    `refreshed_at` is the time from which on listings count under --refresh. `is_unreachable` is
-    true after an installer could not reach any index.
+    `refreshed_at` is the time before which listings are too old under --refresh. `is_unreachable`
+    is true after an installer could not reach any index.
     """
 
     is_offline: bool = False

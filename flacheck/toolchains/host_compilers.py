@@ -54,7 +54,7 @@ def identity(name: str) -> str | None:
 
 
 def find_programs(*names: str) -> list[str]:
-    """Return the paths of those programs that are here."""
+    """Return the paths of those programs that are installed here."""
     paths = []
     for name in names:
         path = shutil.which(name, path=_PATH)

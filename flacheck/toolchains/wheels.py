@@ -154,7 +154,7 @@ def install(
     """Install requirements from wheels into a folder and return a report for its manifest.
 
     Dependencies are installed too, unless `alone`. `what` is the subject in messages. `constraints`
-    hold for all requirements, whatever versions are required; with pip only within these. Raises
+    override every requirement; pip applies them only where the requirements allow it. Raises
     NotFound, Offline, BoundsConflict or another ToolchainError.
     """
     start = time.monotonic()
@@ -209,7 +209,7 @@ def _report(installer: Installer, folder: Path, what: str, seconds: float) -> di
 
 
 def _without_index(doing: str) -> Offline:
-    """Return the error of a distribution that no readable place holds."""
+    """Return the error for a distribution that no readable index holds."""
     why = "no package index answers"
     if connections.is_offline():
         why = "--offline"
@@ -382,8 +382,8 @@ def download_sources(requirement: str, into: Path, aside: Path, what: str) -> No
     """Fetch the source distribution of a requirement into a folder.
 
     It comes without its dependencies and without a build; the folder `aside` holds the
-    `sitecustomize` that replaces its build backend. Only pip can do so, which uv runs if it is
-    missing. Raises NotFound, Offline or another ToolchainError.
+    `sitecustomize` that replaces its build backend. Only pip can do this; if pip is missing, uv
+    runs it. Raises NotFound, Offline or another ToolchainError.
     """
     pip = require_installers()[-1]
     flags = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--use-pep517"]

@@ -2,11 +2,11 @@
 
     first run = Σ compile seconds over the configurations · distinct keys
 
-Seconds are those of cold compiles on this machine, without the time that the configurations then
-run to be timed. `warmed` is the time of the same compiles before the run, in parallel on all
-processors of this machine. `pruned` leaves out configurations that are not worth a compile: those
-that fail, those that need the same resources as another one (tiles, warps, registers, shared memory
-and stack), and those that spill where the same tiles on as many blocks do not.
+Seconds are for cold compiles on this machine, without the runs that time the configurations.
+`warmed` is the time of the same compiles before the run, in parallel on all processors of this
+machine. `pruned` leaves out configurations that fail, that need the same resources as another one
+(tiles, warps, registers, shared memory and stack), or that spill while the same tiles on as many
+blocks do not.
 """
 
 from collections.abc import Sequence

@@ -285,7 +285,7 @@ def _of_sources(
 ) -> list[TunedLaunch]:
     """Return one launch of each kernel, or of each binary, under each toolchain on each target.
 
-    They have one dtype unless the selection names several.
+    All launches have one dtype unless the selection names several.
     """
     places: dict[tuple[str, str | None, str, str], list[Cell]] = {}
     for cell in _runs(sources, selection, resolver, DEFAULT_TARGETS, source_matrix.blocks):
@@ -335,7 +335,7 @@ def of_entries(
 ) -> Iterator[TunedLaunch]:
     """Yield one launch of a kernel, or of each binary, under each toolchain on each target.
 
-    It is the first one in a selected dtype.
+    The launch is the first one in a selected dtype.
     """
     dtypes = selection.dtypes
     candidates = [entry for entry in entries if not dtypes or entry.launch.dtype in dtypes]

@@ -189,7 +189,7 @@ class _Comparison:
     def _both_sides(self) -> list[list[Record]]:
         """Return the records of FROM and of TO.
 
-        A kernel that TO's release of the package has in another module bears its name of TO.
+        A kernel that moved to another module is named as in TO.
         """
         plan = self.comparison_plan
         before, after = (list(plan.records(side, self._records)) for side in plan.sides)

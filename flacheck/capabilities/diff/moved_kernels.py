@@ -12,8 +12,8 @@ def find_moved_kernels(before: Sequence[Record], after: Sequence[Record]) -> dic
     """Return the names under TO of kernels that TO has in another module, by their old names.
 
     Both have the same function name and the same parameters, and each name exists on one side only.
-    Of several such kernels the one with the most shared parts of its module's name is taken, and
-    none if two have equally many.
+    If several kernels match, the one whose module name shares the most parts is taken; a tie gives
+    no match.
     """
     old_parameters = _parameters(before)
     new_parameters = _parameters(after)

@@ -150,8 +150,8 @@ def fix(
 ) -> FixResult:
     """Cast findings in a copy of the sources and run the copy, until no finding can be cast.
 
-    The copy lies below `folder`; `judge` finds what remains in it. `answer` is the run that has the
-    findings: a cast that ends the copy in an error which this run does not have is taken back.
+    The copy lies below `folder`; `judge` finds what remains in it. `answer` is the run with the
+    findings: a cast is undone if the copy then ends in an error that this run lacks.
     """
     copy = _MendedCopy(question, folder, judge, frozenset(following.find_errors(answer)))
     names = _names(findings)

@@ -78,7 +78,7 @@ class CostBench:
     def choose_release(self, entries: Iterable[RecordedLaunch], target: str) -> None:
         """Change to the newest older release that has the API which these launches use.
 
-        A package is older than the newest release: its kernels may use what that has removed.
+        A package's kernels may use an API that the newest release has removed.
         """
         by_kernel: dict[str, LaunchOnTarget] = {}
         for entry in entries:
@@ -103,8 +103,8 @@ class CostBench:
     def measure(self, queries: Sequence[LaunchOnTarget]) -> list[Need]:
         """Return the needs of each launch.
 
-        One configuration of each launch is compiled first; the other configurations follow only for
-        a launch that it does not fit.
+        One configuration of each launch is compiled first; the others follow only if the first does
+        not fit the GPU.
         """
         first_cells = [self._cells(each, "usual") for each in queries]
         self._compile(first_cells)

@@ -74,7 +74,10 @@ def references(mode: Mode) -> list[Mode]:
 
 
 def plain_modes(mode: Mode) -> list[Mode]:
-    """Return the modes with one dtype everywhere, that show what mixed dtypes are to blame for."""
+    """Return the modes with one dtype everywhere.
+
+    Errors absent there are caused by mixed dtypes.
+    """
     return [Mode("off", mode.half), Mode("off", "fp32")]
 
 
@@ -376,7 +379,7 @@ def first_promotions(
 ) -> list[int]:
     """Return the promotions on the way to some events that no earlier promotion led to.
 
-    Promotions that do not count are left out, and so is what led to them alone.
+    Promotions that do not count are left out, together with the promotions that only they led to.
     """
     first = []
     waiting, visited_events = list(events), set()

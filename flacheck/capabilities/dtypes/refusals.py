@@ -3,8 +3,9 @@
 A launch with half and float32 operands is compiled as it was recorded, and as a run in the half
 dtype alone and one in float32 alone make it. It is a finding if it fails and one of these compiles:
 then the mixture is the cause, whether a promotion, autocast or the program widened an operand. The
-operand to blame is one that makes the launch compile when it alone is half; without one, each. All
-operands that the launch received wide as they were are one finding.
+operand to blame is one that makes the launch compile when it alone is half; if there is none, every
+wide operand is blamed. Operands that were already wide when the launch received them form one
+finding.
 """
 
 from __future__ import annotations
@@ -143,7 +144,9 @@ def _find_mixed(
 
 
 def _join_operands(findings: Sequence[DtypeFinding], place: Place | None) -> Iterator[DtypeFinding]:
-    """Yield findings of one launch, those that name the launch itself as one.
+    """Yield the findings of one launch.
+
+    Those that name the launch itself are merged.
 
     An operand that the caller or the module passed explains one that the program allocated.
     """
@@ -167,7 +170,7 @@ def _join_operands(findings: Sequence[DtypeFinding], place: Place | None) -> Ite
 def _describe(
     subject: str, mixed: _MixedLaunch, name: str, need: Need, display_path: DisplayPath
 ) -> DtypeFinding | None:
-    """Return the finding of the place that widened an operand, of the launch without one."""
+    """Return a finding at the place that widened an operand, or at the launch without one."""
     launch, run = mixed.launch, mixed.run
     operand = launch.args[name]
     intended = dict.fromkeys(launch.args, run.mode.half)

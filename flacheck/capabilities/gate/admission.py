@@ -61,7 +61,10 @@ class Releases:
         return [torch for torch in self.torch if self.goes(torch, triton)]
 
     def goes(self, torch: str, triton: str) -> bool:
-        """Return True if the two can be installed together; unlisted torch goes with any Triton."""
+        """Return True if the two can be installed together.
+
+        An unlisted torch is compatible with any Triton.
+        """
         specifier = self.torch.get(_public(torch))
         if specifier is None:
             return True

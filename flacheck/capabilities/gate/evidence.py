@@ -341,7 +341,7 @@ def _parts_of_package(
 ) -> Iterator[RequestedPlace]:
     """Yield the package's records of matrix scans, on places without a scan of the package.
 
-    They can show a release bad, but never good.
+    Such parts can show that a release is bad, but not that it is good.
     """
     scanned_places = {place.request.place for place in places}
     keys: set[str] = set()

@@ -11,7 +11,7 @@ from flacheck.errors import Exit, FlacheckError
 
 
 class BudgetSpent(FlacheckError):
-    """The budget is spent; the best specimen so far stands."""
+    """The budget is spent; the best specimen so far is the result."""
 
     exit_code = Exit.INCOMPLETE
 

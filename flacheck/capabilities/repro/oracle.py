@@ -31,7 +31,7 @@ LEAST_SECONDS = 2.0
 
 
 class SearchEnded(Exception):
-    """The search lost no line of a short body for a while; the best specimen so far stands."""
+    """The search removed no line for some time; the best specimen so far is the result."""
 
 
 @dataclass(frozen=True)

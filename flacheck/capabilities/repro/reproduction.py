@@ -194,8 +194,8 @@ class Reproduction:
     def _compare_outward(self) -> None:
         """Compile the original from the failing release outward until a release compiles it.
 
-        No release beyond that one matters. A limit of the GPU is not a matter of releases: only the
-        nearest ones compile a kernel over a limit.
+        No release beyond that one matters. A GPU limit does not depend on the release, so only the
+        nearest releases compile a kernel over a limit.
         """
         names = list(self.compilers.releases)
         at = names.index(self.cell.toolchain)
@@ -403,7 +403,8 @@ class Reproduction:
     ) -> tuple[str, list[ScriptRun]]:
         """Return the simplest script that shows the failure, with its first run.
 
-        A script with types alone is simpler than one with a launch. Without time, no run is made.
+        A script with types alone is simpler than one with a launch. If no time is left, the script
+        is not run.
         """
         own = self.cell.toolchain
         if is_typed(reduction):

@@ -112,8 +112,8 @@ def select(
 def build(building: Building, store: Store) -> Generator[Event, None, list[FileEntry]]:
     """Compile the cells that lack a record, and write a file for each place.
 
-    A release whose file is there and of this flacheck is left out, so that an interrupted build
-    goes on. Returns the entries of the folder's new manifest.
+    A release whose file exists and was written by this flacheck version is left out, so that an
+    interrupted build continues. Returns the entries of the folder's new manifest.
 
     Raises:
         IncompleteError: If a combination could not be built, or has a failure without a rule; the

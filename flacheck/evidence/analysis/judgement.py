@@ -124,7 +124,7 @@ def _weight(standing: Standing) -> tuple[bool, int]:
 def _missing_failures(
     there: Sequence[ObservedCell], other: Standing, decisive: Standing
 ) -> list[ObservedCell]:
-    """Return the failures of another standing that are not there.
+    """Return the failures that only the other standing has.
 
     Cells that the deciding question answered are left out: its records come first.
     """
@@ -170,7 +170,8 @@ class _Releases:
     def package_keys(self, standing: Standing) -> frozenset[str]:
         """Return the keys of a standing's failures that every compiled release has.
 
-        Of a cause as many cells as the release with the fewest has: more are this release's.
+        Of each cause as many cells count as the release with the fewest has; further cells are this
+        release's own failures.
         """
         cells: dict[_Cause, list[ObservedCell]] = {}
         for cell in sorted(standing.blocking, key=lambda cell: cell.key):

@@ -25,9 +25,9 @@ def boundary(count: int) -> Generator[int, SearchAnswer, Boundary | None]:
     """Search for two positions (near, far) between which the state changes.
 
     Near has the state of position 0, far the opposite one, and all positions between are unknown.
-    The result is None if position 0 is unknown or the opposite state never occurs; only this takes
-    all positions. If the state changes once, the search takes about 2 log₂(far) positions; if it
-    changes several times, one of the changes is returned.
+    The result is None if position 0 is unknown or the opposite state never occurs; only the last
+    case reads all positions. If the state changes once, the search takes about 2 log₂(far)
+    positions; if it changes several times, one of the changes is returned.
 
     Args:
         count: The number of positions.

@@ -59,7 +59,7 @@ class PackageRelease:
 def package_releases(standings: Sequence[Standing]) -> tuple[PackageRelease, ...]:
     """Return the releases of the package, the newest first.
 
-    There are none unless all standings are about one package, and about several releases of it.
+    The list is empty unless all standings are about several releases of one package.
     """
     by_release: dict[tuple[str, str], list[Standing]] = {}
     for standing in standings:

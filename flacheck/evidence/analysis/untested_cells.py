@@ -37,9 +37,9 @@ class UntestedGroup(JsonStruct, frozen=True):
 def why_untested(cell: ObservedCell) -> str | None:
     """Return the reason why a cell is not evidence by itself; None if it is evidence.
 
-    A failure of a launch whose host code ran is evidence. One of a made-up launch is evidence if
-    its arguments cannot have caused it: an API that the release lacks, a failure that a rule blames
-    on releases, a crash of the compiler, an error in one of its later passes.
+    A failure of a launch whose host code ran is evidence. A failure of a made-up launch is evidence
+    if the arguments cannot have caused it: an API that the release lacks, a failure that a rule
+    blames on releases, a crash of the compiler, an error in one of its later passes.
     """
     if not cell.made_up or cell.verdict in (Verdict.COMPILES, Verdict.SKIPPED):
         return None
@@ -64,8 +64,9 @@ def separate_untested(
 ) -> tuple[list[ObservedCell], list[ObservedCell]]:
     """Return the cells that count, and those that are untested.
 
-    If another configuration of the launch compiles, one that the autotuner skips or that timed out
-    counts like any other. `beside` are more cells of the question, such as those of other shards.
+    If another configuration of the launch compiles, a configuration that the autotuner skips or
+    that timed out counts like any other. `beside` are more cells of the question, such as those of
+    other shards.
     """
     cells = list(cells)
     compiled_launches = set()

@@ -1,6 +1,6 @@
 """Conversion between the states of questions and a baseline.
 
-The counts of a standing are the lines of a baseline.
+The lines of a baseline are the counts of a standing.
 """
 
 from collections import Counter

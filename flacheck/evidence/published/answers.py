@@ -142,7 +142,7 @@ def _absence(
     questions: Sequence[tuple[str, str, str]],
     configs: str,
 ) -> str:
-    """Return what is not published of a question, and which part of it is."""
+    """Return which part of a question is not published, and why."""
     unpublished = why_not_published(library, [about for about, *_ in questions])
     if unpublished or not {about for about, *_ in questions} & set(library.abouts):
         return unpublished

@@ -150,7 +150,10 @@ def _standing(
 
 
 def _why_other_keys(library: ResultsFolder, entry: FileEntry, header: Header) -> str | None:
-    """Return the reason if this flacheck computes other keys; one of the same version does not."""
+    """Return the reason if this flacheck computes other keys than the file's.
+
+    A file of the same version has the same keys.
+    """
     if header.flacheck == __version__ or library.place(entry) is not None:
         return None
     return (

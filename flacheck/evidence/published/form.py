@@ -139,9 +139,9 @@ class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
 
     @property
     def has_older_launches(self) -> bool:
-        """True for a package whose capture made other launches than one of today would.
+        """True for a package whose capture made other launches than a capture of today would.
 
-        Each verdict holds for its own launch; what is missing are launches.
+        Each verdict holds for its own launch; only launches are missing.
         """
         return self.version is not None and self.generation < GENERATION
 
@@ -189,8 +189,9 @@ class PackedOutcome(Struct, frozen=True, array_like=True, forbid_unknown_fields=
 class PackedCell(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A cell as indices into the tables of its file.
 
-    `alternatives` are cells of the launch's other configurations; a cell that is one of them only
-    is not `is_requested`. Of the requested ones `is_usual` has what `--configs usual` compiles.
+    `alternatives` are cells of the launch's other configurations; a cell that is only an
+    alternative is not `is_requested`. `is_usual` marks the requested cells that `--configs usual`
+    compiles.
     """
 
     kernel: Index

@@ -1,4 +1,4 @@
-"""Folders of published results: which there are, what they hold, and why one does not answer."""
+"""Folders of published results: their files, and the reason if one does not answer."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def why_not_valid(header: Header) -> str | None:
 def matrix_digest(name: str) -> str | None:
     """Return the hash of a shipped matrix and of flacheck's own kernels; None for no such matrix.
 
-    A shipped matrix compiles those kernels alone.
+    A shipped matrix compiles only flacheck's own kernels.
     """
     matrix = find_shipped_folder("matrices") / f"{name}.yaml"
     if not matrix.is_file():

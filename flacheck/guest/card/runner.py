@@ -215,8 +215,8 @@ class _Trial:
     def _choose_inputs(self, index: int, seed: int) -> Json:
         """Fill the memory from the first distribution that gives comparable results.
 
-        They are finite, not constant, and the same in two runs; if none gives them, the first
-        distribution is taken.
+        Such results are finite, not constant, and the same in two runs; if no distribution gives
+        them, the first one is taken.
         """
         facts: dict[str, Json] = {}
         for name in DISTRIBUTIONS:
@@ -282,7 +282,7 @@ class _Trial:
         return _sum(self._compare(result, self._first, self._tolerance).values())
 
     def _widen(self) -> None:
-        """Widen the tolerance by what rounding each input to a neighbour changes.
+        """Widen the tolerance by the change that rounding each input to a neighbour causes.
 
         A recurrence or a division may amplify the rounding of its first steps, which is no wrong
         result. The first binary runs once more, on inputs that are each off by up to a spacing.

@@ -170,8 +170,8 @@ def _follow_subject(
 ) -> Any:
     """Follow a subject in its modes and in their reference modes.
 
-    It is called in a way that works in a reference mode, else in one that works in its own modes,
-    else in the first that launches kernels before it fails: these launches are judged.
+    The subject is called in a way that works in a reference mode, else in its own modes, else in
+    the first way that launches kernels before it fails: these launches are judged.
     """
     from . import heads
     from .runs import Precision

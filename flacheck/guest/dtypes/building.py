@@ -155,7 +155,7 @@ class Builder:
     def _other_constructors(self, subject: Followable, plan: CallPlan) -> Iterator[CallPlan]:
         """Yield plans with other constructor arguments, where an error names none.
 
-        These are a number of heads that divides any width, and inverted flags.
+        Such arguments are a number of heads that divides any width, and inverted flags.
         """
         heads = {}
         for parameter in subject.operator.parameters:

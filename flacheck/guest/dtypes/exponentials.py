@@ -137,7 +137,7 @@ def _find_overflow(last: _Step) -> dict[str, Any] | None:
 
 
 def _way(last: _Step) -> Iterator[_Step]:
-    """Yield the steps that led to an operation's result, the last first."""
+    """Yield the steps that led to an operation's result, the last step first."""
     step: _Step | None = last
     for _ in range(_LONGEST):
         if step is None:

@@ -3,10 +3,11 @@
 An operation is judged only by its input and output dtypes: a half tensor and a float32 tensor as
 inputs with a float32 output is a promotion, whatever the operation's name.
 
-Calls are observed twice. Above autocast, as the program makes them, where `k.addcmul(x, self.k_a)`
-has operands of two dtypes; and below it, where autocast has already cast them. A cast by autocast
-or the program has one operand, or passes the float32 tensor to no operation (`x.to(other)`), and is
-not a promotion. Backward passes call torch's own nodes, which are observed below autocast only.
+Calls are observed twice. Operations are observed above autocast, as the program makes them, where
+`k.addcmul(x, self.k_a)` has operands of two dtypes; and below it, where autocast has already cast
+them. A cast by autocast or the program has one operand, or passes the float32 tensor to no
+operation (`x.to(other)`), and is not a promotion. Backward passes call torch's own nodes, which are
+observed below autocast only.
 """
 
 from __future__ import annotations
@@ -344,8 +345,8 @@ class _Operations(TorchDispatchMode):
 def _mark_gradient(tensor: torch.Tensor) -> None:
     """Give a tensor's gradient the events of the tensor.
 
-    A gradient has the dtype of its tensor, so it is wide for the same reasons, whatever else
-    computed with it in the backward pass.
+    A gradient has the dtype of its tensor, so it is wide for the same reasons, whatever other
+    operands the backward pass has.
     """
     with torch._C.DisableTorchFunction():
         node = tensor.grad_fn

@@ -1,7 +1,8 @@
 """Confinement of a process to a policy by Landlock, seccomp, namespaces and dropped capabilities.
 
-A policy names the files that a process may read, execute and write. Children inherit it, and nobody
-can leave it again. Everything else is refused by the kernel, whatever code runs in the process.
+A policy names the files that a process may read, execute and write. Child processes inherit it, and
+no process can leave it again. Everything else is refused by the kernel, whatever code runs in the
+process.
 
 Landlock (Linux 5.19 with its ABI 2; linux/landlock.h) holds files, and keeps a process from reading
 the memory and the environment of processes outside; since Linux 6.7 (ABI 4) also from TCP, since
@@ -28,7 +29,7 @@ class Policy(TypedDict):
     """The files and folders that a process may use, and what else it may do.
 
     Whatever may be executed or written may also be read; a folder stands for all that lies below
-    it. Names that do not exist are left out.
+    it. Names that do not exist are ignored.
     """
 
     read: list[str]

@@ -1,7 +1,7 @@
 """Ways out of a sandbox, tried by a confined process on bait that a process outside lays.
 
 The bait are a file, shared memory, a message queue, a connection and a process, all of flacheck's
-own. The ways that fail, or reach nothing of the bait, are closed.
+own. A way is closed if it fails or reaches nothing of the bait.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Errors of the machine under an exception: a limit, the disk, the sandbox, a signal from outside.
 
-None of them says anything about a kernel.
+Such an error is unrelated to the kernel.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A loader for the kernel of a request: from our corpus, a package, or source in the request.
 
-A package is imported without its `__init__` files. Those of layers and models import torch and
-more, and one that runs in the middle of an import of its own submodules fails. A name that such a
-module lacks is looked up where its `__init__` imports it from. The `__init__` runs only if it does
-not import the name.
+A package is imported without its `__init__` files. The `__init__` of layers and models imports
+torch and more, and an `__init__` that runs in the middle of an import of its own submodules fails.
+A name that such a module lacks is looked up where its `__init__` imports it from. The `__init__`
+runs only if it does not import the name.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _from(module: str, name: str) -> object:
 class Loader:
     """Kernels by origin. They are kept until the card changes, which packages read at import.
 
-    `turn` is called with the new card, which torch or its stand-in then describes. Modules of
+    `turn` is called with the new card; torch or its stand-in then describes that card. Modules of
     packages are imported within `importing`. Where kernels run, the packages' dependencies are used
     and imported in the ordinary way (`whole_dependencies`).
     """

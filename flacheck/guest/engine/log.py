@@ -81,8 +81,8 @@ class Log:
     def error_stage(self) -> str | None:
         """Return the stage in which native code first printed an error, None without one.
 
-        Python's own text is left out: a kernel may print the word at compile time. So is what was
-        printed before the first stage: that is the import of the kernel's module.
+        Python's own text is left out: a kernel may print the word at compile time. Text before the
+        first stage is left out too: it comes from the import of the kernel's module.
         """
         # Most compiles print nothing, and no copy of the log is made for them.
         if not self._stages or os.fstat(self._file).st_size == self._stages[0][0]:

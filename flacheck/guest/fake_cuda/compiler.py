@@ -1,7 +1,7 @@
 """A late import of torch's compiler, which compiles nothing on the imitated card.
 
 Its import takes a third of the time for imitating a card, and fake tensors only read its settings.
-The rest is imported at its first use.
+Everything else is imported at its first use.
 """
 
 from __future__ import annotations

@@ -148,8 +148,8 @@ class FakeDevice:
     def hold(self) -> None:
         """Enter the modes again if a call that was ended has left them.
 
-        torch's own work leaves a mode for a moment. A call that is ended at that point never comes
-        back to the mode.
+        torch's own work leaves a mode for a moment. A call that is ended at that point does not
+        return to the mode.
         """
         from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 

@@ -200,7 +200,7 @@ def _call(node: Node, gradients: Gradients) -> Any:
     """Call a node with its gradients.
 
     A C++ node takes missing gradients as None. A node written in Python gets zeros for each output
-    that was a tensor, unless it turned that off.
+    that was a tensor, unless the node disabled that.
     """
     count = len(node._input_metadata)
     inputs = [gradients.get(index) for index in range(count)]

@@ -59,8 +59,8 @@ def actions() -> dict[str, Callable[[], None]]:
 def _skip_own_frames() -> None:
     """Keep the compiler from frames of flacheck's functions, which stand for torch's own in C++.
 
-    It would compile them where an uncompiled part of a program calls them. In a compiled part it
-    may inline them.
+    The compiler would compile them where an uncompiled part of a program calls them. In a compiled
+    part it may inline them.
     """
     rules: Any = sys.modules[_RULES]
     room = __name__.rpartition(".")[0]

@@ -1,9 +1,9 @@
 """Real values for the few tensors that a host program reads: small integers and booleans.
 
 All other tensors on the fake device have a shape and a dtype only. A value is kept if all inputs of
-its computation are known. It is dropped when an unknown value is written into the tensor. An
-unknown value that a program reads is guessed such that the program goes on: a comparison holds, a
-mask selects everything, a difference is zero, nothing is infinite or NaN.
+its computation are known. A known value is dropped when an unknown value is written into the
+tensor. An unknown value that a program reads is guessed such that the program goes on: a comparison
+holds, a mask selects everything, a difference is zero, nothing is infinite or NaN.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def read(tensor: Any) -> list[int] | None:
 def forget_written(arguments: Iterable[object]) -> None:
     """Drop the values that a launched kernel may have overwritten.
 
-    Those are floats and fresh memory among its arguments. Integers that the program stored, such as
-    offsets, are inputs of a kernel.
+    Such tensors are floats and fresh memory among the arguments. Integers that the program stored,
+    such as offsets, are inputs of a kernel.
     """
     for tensor in arguments:
         value = getattr(tensor, _VALUE, None)

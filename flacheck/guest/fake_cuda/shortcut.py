@@ -203,7 +203,7 @@ def _kind(operator: Any) -> str:
     """Return the kind of an operation: `view`, `fresh`, `in place` or `other`.
 
     A `fresh` operation returns one new tensor whose form follows from those of the arguments, even
-    without a tensor among them. One `in place` writes into its first argument alone.
+    without a tensor among them. An `in place` operation writes only into its first argument.
     """
     schema = operator._schema
     if operator.namespace != "aten":

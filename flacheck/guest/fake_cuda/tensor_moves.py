@@ -1,7 +1,7 @@
 """Fake tensors that are copied, saved, sent to a process or placed on the card.
 
-They keep their form and their known value: torch would copy or share the memory behind them, which
-does not exist.
+Fake tensors keep their form and their known value: torch would copy or share the memory behind
+them, which does not exist.
 
 A device without an index, or an index alone, means the imitated card. torch gets the index from the
 device's guard, and the stand-in for CUDA's guard has none. Then a tensor that is already in place

@@ -309,7 +309,7 @@ def _sequence_offsets(sizes: Sizes, parameter: inspect.Parameter) -> torch.Tenso
 def _is_implied(parameter: inspect.Parameter) -> bool:
     """Return True if a plain value follows from the parameter's name or type.
 
-    This is so for a size, a flag, some small numbers, a dtype and a device.
+    Sizes, flags, small numbers, dtypes and devices are implied.
     """
     name = parameter.name
     annotation = str(parameter.annotation)

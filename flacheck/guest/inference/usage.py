@@ -1,9 +1,9 @@
 """Kinds of parameters without an annotation, by their usage in the function.
 
 A function that reads `x.stride(0)` takes a tensor, one that divides by `n` a number, and one with
-`if causal` a flag. An argument that is passed to a kernel is what the kernel uses it as: a pointer
-is loaded from, a factor in an address is a number, and a tensor whose elements are part of
-addresses holds integers.
+`if causal` a flag. An argument that is passed to a kernel has the kind that the kernel's code
+implies: a pointer is loaded from, a factor in an address is a number, and a tensor whose elements
+are part of addresses holds integers.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ process; `uncut` is the reason if there is none. `defined` holds in that line th
 kernel and its helpers, with digests of their text, so that a reader can detect later changes.
 `heuristics` are the values of @triton.heuristics above the autotuner: their names are in the
 launch's `omitted`, beside those that configurations provide. A launch is `guessed`, with
-`module:line`, if the program's function that read a made-up value there was still running, or a
-function of the same package that called it: on the card the launch may be different. A call path
-names the functions of the kernel's package that led to the launch, those of a backward pass with
-those of its forward pass.
+`module:line`, if the program function that read a guessed value, or a function of the same package
+that called it, was still running: on the card the launch may be different. A call path names the
+functions of the kernel's package that led to the launch, those of a backward pass with those of its
+forward pass.
 """

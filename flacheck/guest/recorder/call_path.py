@@ -52,7 +52,7 @@ class CallPaths:
     def of_launch(self, package: str | None) -> tuple[str, ...]:
         """Return the dotted names of the functions that led here, outermost first, each once.
 
-        They are those of the kernel's package, or of the program for a kernel of its own, and of
+        The names are those of the kernel's package, or of the program for its own kernel, and of
         the driven packages. A recursion does not make a path longer.
         """
         packages = {package, *self._packages}
@@ -94,7 +94,7 @@ class CallPaths:
     def _here(self) -> _Path:
         """Return the functions that lead here, without those of libraries.
 
-        A node's own path replaces the path of the engine that called it.
+        If a node has a path of its own, it replaces the path of the engine that called the node.
         """
         inner: list[_Function] = []
         outer: _Path = ()

@@ -67,9 +67,9 @@ class Journal:
         """Record a launch and return its identity.
 
         `text` is the text of the line's source, `remarks` are additions that do not make a launch
-        distinct. The call `path` does not either; all paths of a launch are kept. `sizes()` returns
-        more fields and is only called for the first of equal launches. `definitions` are the places
-        of the source's functions.
+        distinct. The call `path` is not part of the identity either; all paths of a launch are
+        kept. `sizes()` returns more fields and is only called for the first of equal launches.
+        `definitions` are the places of the source's functions.
         """
         text_form = json.dumps(line, sort_keys=True, separators=(",", ":"))
         identity = _digest(text_form)[:16]

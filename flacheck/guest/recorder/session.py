@@ -216,7 +216,7 @@ class Readers:
     def current_guess(self) -> str | None:
         """Return the place of the last guess on which current code may depend, or None.
 
-        That is a guess whose reader has not yet returned to another package.
+        The last guess counts until its reader has returned to another package.
         """
         following = self._thread.following
         if following:

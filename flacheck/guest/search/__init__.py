@@ -80,8 +80,8 @@ def main() -> None:
 def _skip_sleep() -> None:
     """Make `time.sleep` in this thread return at once.
 
-    Nothing that the package waits for here takes time, and a call is limited in CPU time only: one
-    that repeats a download of weights would wait for minutes.
+    Sleeping makes nothing ready here, and a call is limited only in CPU time: a call that repeats a
+    download of weights would wait for minutes.
     """
     plain_sleep = time.sleep
 

@@ -2,8 +2,8 @@
 
 A module with kernels may import an optional requirement, or a name under which the package was
 developed, or one that downloads files first. Its kernels can be launched all the same if they do
-not use what is missing. A module that this Triton release does not have has a stand-in, too, so
-that the scan can report for each kernel that the release cannot import it.
+not use what is missing. A module that this Triton release lacks has a stand-in too, so that the
+scan can report for each kernel that the release cannot import it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def uses_triton(path: str) -> bool:
 class AbsentObject:
     """Any object of a module that cannot be imported.
 
-    It has all attributes, can be called, and is sorted behind no other.
+    The object has all attributes, can be called, and sorts last.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -162,9 +162,11 @@ class AbsentModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Find the stand-ins until the block ends; afterwards the packages are missing again.
+        """Provide the stand-ins until the block ends.
 
-        Code that imports an optional package when it is called takes its other branch.
+        Afterwards the packages are missing again.
+
+        Code that imports an optional package when it is called then takes its other branch.
         """
         # The file of a module that raises an error would be found, too.
         sys.meta_path.insert(0, self)

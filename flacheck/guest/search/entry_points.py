@@ -51,7 +51,7 @@ def is_measurement(module: str) -> bool:
 
 
 def _used_ids(values: Iterable[Any], references: KernelReferences) -> set[int]:
-    """Return the ids of the functions and classes that others of them use."""
+    """Return the ids of the functions and classes that other ones of the list use."""
     wrapper_ids = {id(inspect.unwrap(value)): id(value) for value in values}
     known_ids = {*wrapper_ids, *wrapper_ids.values()}
     used_ids: set[int] = set()

@@ -1,4 +1,4 @@
-"""Kernels as operators, for those that no function of the package launches here.
+"""Kernels as operators, for kernels that no function of the package launches here.
 
 A function may need a checkpoint, a network or a structure of data that nobody can infer. Its
 kernel's own code implies arguments that it accepts: addresses, numbers, flags and dtypes. Such

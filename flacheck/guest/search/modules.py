@@ -112,7 +112,7 @@ def _import_module(name: str) -> ModuleType | CaughtError:
 
 
 def _skip_init_files(name: str) -> bool:
-    """Import the package anew, and its `__init__` files only when a name is read of one."""
+    """Import the package anew, and its `__init__` files only when one of their names is read."""
     init = os.path.join(name, "__init__.py")
     root = None
     for path in sys.path:
@@ -160,8 +160,9 @@ def _load_beside_stand_ins(
 ) -> None:
     """Import modules that use Triton and failed for another one, which is not installed or raises.
 
-    All modules are imported that fail for what Triton lacks, because each leads to kernels. Their
-    errors stay among the failures, because no program can import them here.
+    All modules that fail for something that Triton lacks are imported, because each leads to
+    kernels. The errors of these modules remain among the failures, because no program can import
+    the modules here.
     """
     absent = AbsentModules()
     candidates = []

@@ -250,9 +250,9 @@ class OperatorSearch:
         return plan
 
     def _call_with_repairs(self, operator: Operator, plan: CallPlan, tries: int) -> CallPlan | None:
-        """Return the first successful one of a plan and the repairs that its errors suggest.
+        """Return the first successful call of a plan and of the repairs that errors suggest.
 
-        A repair that leads to a new error has helped: the repairs of that error come first, and
+        A repair that leads to a new error has helped: the repairs for that error come first, and
         the call does not count as a try.
         """
         repairs = Repairs(operator, self._caller.shapes)
@@ -338,7 +338,7 @@ class OperatorSearch:
 def _is_worth_repeating(operator: Operator, plan: CallPlan, result: CallResult) -> bool:
     """Return True if a call is repeated in other dtypes: it recorded a kernel, or may do so there.
 
-    A kernel may take one dtype only, which is not the first.
+    A kernel may accept only one dtype, which need not be the first.
     """
     if operator.kind == EXAMPLE:
         return False

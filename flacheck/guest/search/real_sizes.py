@@ -66,7 +66,7 @@ class RealSizes:
         self.alone = self._named(_HEADS_ALONE, _COMPARED_HEADS)
 
     def _own_heads(self) -> list[Mapping[str, int]]:
-        """Return the commonest head sizes of the package itself that the others lack."""
+        """Return the commonest head sizes of the package itself that the other sources lack."""
         present = {(sizes["K"], sizes["V"]) for sizes in (SIZES, *_HEADS)}
         counts: Counter[tuple[int, int]] = Counter()
         for row in self._named_sizes:

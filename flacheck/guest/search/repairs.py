@@ -113,7 +113,7 @@ def pack_sequences(plan: CallPlan, *parameters: Parameter) -> CallPlan:
 
 
 def _mentioned(parameters: Iterable[Parameter], text: str, no_prefix: str = "") -> list[Parameter]:
-    """Return the parameters whose names a text contains, not behind such a character."""
+    """Return the parameters whose names a text contains, except behind `no_prefix`."""
     mentions = []
     for parameter in parameters:
         name = re.escape(parameter.name)

@@ -202,10 +202,10 @@ class LaunchTrust:
         return f"{entry.text.rstrip().removesuffix('}')}, {more}\n"
 
     def _is_made_up(self, identity: str) -> bool:
-        """Return True for a launch alone, or one that may depend on constants that nobody gave.
+        """Return True for a kernel launched alone, and for possibly invented constants.
 
         A launch that the front end refuses may have inferred tensors of a wrong dtype. A None that
-        a public operator passes is its own.
+        a public operator passes is the operator's own.
         """
         if identity in self._certain:
             return False
@@ -251,7 +251,8 @@ def _argument_properties(line: _Line) -> Iterator[tuple[str, str, Rank]]:
     """Yield properties of a launch's arguments, each with the last rank that computes them.
 
     They are numbers and pointers, which layers compute, and dtypes: "the launch's" or another one.
-    A launch in fp32 shows no dtypes: that of the launch cannot be told from that of an argument.
+    A launch in fp32 shows no dtypes, because the dtype of the launch and that of an argument look
+    alike.
     """
     dtypes: dict[str, str] = {}
     for name, value in line["launch"]["args"].items():

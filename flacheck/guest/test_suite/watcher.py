@@ -34,7 +34,7 @@ class TestTooLong(BaseException):
 class Watcher:
     """A plugin that runs a case of each test function before any second case.
 
-    So even a short time reaches all functions.
+    So even a short time limit reaches all functions.
     """
 
     def __init__(self, config: dict[str, Any], recorder: Any) -> None:

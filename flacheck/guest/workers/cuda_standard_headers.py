@@ -43,8 +43,8 @@ _C_NAME = re.compile(
 def write_stand_ins(folder: str, header_folders: list[str]) -> str:
     """Write a stand-in for each standard header that a toolkit has in `cuda/std`.
 
-    Return their folder. It must be the last that the compiler searches: the toolkit's own headers
-    include files of the same names that lie beside them.
+    Return their folder. The folder must be the last that the compiler searches: the toolkit's own
+    headers include files of the same names that lie beside them.
     """
     stand_ins = os.path.join(folder, "standard_headers")
     os.makedirs(stand_ins, exist_ok=True)
@@ -71,7 +71,7 @@ def find_library_error(log: str) -> str | None:
 
     The stand-ins have fewer names than a host compiler's library, and their templates cannot be
     specialized in `std`. A later error may follow from an earlier one, so the first decides. A
-    static assertion is the unit's own: its condition is the same with either library.
+    static assertion is the unit's own failure: its condition is the same with either library.
     """
     error = _ERROR.search(log)
     if error is None or error["message"].startswith(_STATIC_ASSERTION):

@@ -154,7 +154,7 @@ Worker = NvccWorker
 
 
 class NvccCompilation:
-    """One unit's way through nvcc: its output, its cost, its stage."""
+    """The compile of one unit by nvcc: its output, its cost, its stage."""
 
     def __init__(self, command: list[str], root: str, folder: str, mark: Mark) -> None:
         self._command = command

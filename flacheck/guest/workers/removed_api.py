@@ -152,7 +152,8 @@ def _is_triton(thing: Any) -> bool:
 def _always_raises(function: Any, error: BaseException, generator: Any) -> bool:
     """Return True if a function of Triton raises this error whatever it is called with.
 
-    It is called twice with objects of no meaning: for the required arguments, and for all.
+    The function is called twice with meaningless objects: once for the required arguments, once for
+    all.
     """
     try:
         parameters = inspect.signature(function).parameters

@@ -72,8 +72,8 @@ def keys(kernel: Kernel, request: Request) -> Reply:
 def _with_autotuner(kernel: Kernel, launch: Json) -> tuple[Kernel, Kernel]:
     """Return a kernel with an autotuner, and that autotuner.
 
-    A function that was cut out lacks its own, and so does one that its program wraps elsewhere:
-    `tuned = triton.autotune(…)(kernel)`.
+    A function that was cut out lacks its autotuner, and so does a function that its program wraps
+    elsewhere: `tuned = triton.autotune(…)(kernel)`.
     """
     tuner = releases.autotuner(kernel)
     if tuner is not None:

@@ -24,9 +24,9 @@ def fallbacks(cells: Sequence[ObservedCell], forms: FormsOf) -> list[Fallback]:
     """Return up to 5 fallbacks a failing cell, nearest first; another dtype or form comes last.
 
     A tolerated failure needs none while another configuration of its launch compiles. Another shape
-    or another release is never a fallback. All other settings in `use` compile in a record with the
-    rest of the failing cell's. For another dtype or form alone, that cell compiles, or every record
-    of that dtype or form.
+    or another release is never a fallback. All other settings of the fallback compile in a record
+    with the rest of the failing cell's settings. For another dtype or form alone, that cell
+    compiles, or every record of that dtype or form.
     """
     distinctions = Distinctions(cells)
     neighbours = _Neighbours(cells, forms)

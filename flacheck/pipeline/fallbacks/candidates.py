@@ -168,7 +168,7 @@ def marks_of(candidate: Candidate, constexprs: Constexprs) -> dict[str, str]:
 
 
 def _option_axes(cell: Cell, failing: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the other values of each option: the usual ones and the autotuner's."""
+    """Return the other values of each option: the usual ones and those of the autotuner."""
     names = ["num_warps", "num_stages"]
     for config in cell.configs:
         names += [name for name in config if name != "kwargs"]
@@ -184,7 +184,7 @@ def _option_axes(cell: Cell, failing: Mapping[str, Any]) -> dict[str, list[Any]]
 
 
 def _sizes(name: str, cell: Cell, constexprs: Constexprs) -> list[int]:
-    """Return the present value and those in the autotuner's list, each of them also halved."""
+    """Return the present value and the values in the autotuner's list, each of them also halved."""
     here = constexprs.by_name[name].value
     sizes = [here]
     for config in cell.configs:

@@ -24,7 +24,7 @@ Oracle = Callable[[Sequence[Cell]], Mapping[str, Record]]
 class Patience:
     """The number of nearest candidates, then of smallest candidates, to try before giving up.
 
-    If all of them fail exactly as the cell itself, its failure does not depend on the settings.
+    If all of these fail exactly as the cell itself, its failure does not depend on the settings.
     """
 
     near: int = 8
@@ -61,7 +61,7 @@ class Exploration:
     """The nearest candidate that compiles at every place, within a budget of candidates.
 
     It ends early when its patience does. A smallest candidate that compiles is the answer only if
-    the budget found nothing nearer. If a candidate times out, no candidate is tried that gives a
+    the budget has found no nearer one. If a candidate times out, no candidate is tried that gives a
     thread at least as much work.
     """
 

@@ -177,7 +177,8 @@ def choose_largest(
 ) -> tuple[list[RecordedLaunch], dict[str, str]]:
     """Return one launch of each kernel and dtype, and the kernels without one.
 
-    It has the largest grid, then the largest memory, among those of a program if there are any.
+    The launch has the largest grid, then the largest memory, among a program's own launches if
+    there are any.
     """
     largest: dict[tuple[str, str | None], RecordedLaunch] = {}
     for entry in entries:

@@ -61,7 +61,7 @@ def _commands(line: str, folder: Path) -> Iterator[tuple[list[str], Path]]:
 
 
 def _of_each_source(command: list[str]) -> Iterator[list[str]]:
-    """Yield a command for each source of one that compiles several."""
+    """Yield a command for each source of a command that compiles several."""
     sources = []
     for word in command:
         if word.endswith(SUFFIXES) and not word.startswith("-") and word not in sources:

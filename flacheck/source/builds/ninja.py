@@ -55,7 +55,7 @@ class _Budget:
         self._rest = rest
 
     def spend(self, amount: int) -> None:
-        """Raise MatrixError where nothing is left."""
+        """Raise MatrixError if the budget is used up."""
         self._rest -= amount
         if self._rest < 0:
             raise MatrixError(

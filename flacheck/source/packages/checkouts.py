@@ -65,7 +65,8 @@ def importable(path: Path) -> list[Path]:
 def cannot_build(path: Path) -> str | None:
     """Return why a checkout is used without a build; None if it can be built.
 
-    Either it has nothing to build with, or its build requires torch, which has over a gigabyte.
+    A checkout cannot be built if it lacks a build backend, or if its build requires torch, which
+    has over a gigabyte.
     """
     if not any((path / name).is_file() for name in _BUILDS):
         return "it has no build configuration"

@@ -115,8 +115,8 @@ def _empty(folder: Path) -> None:
 class _Requirements:
     """The requirements of a package, installed in its folder.
 
-    They come as wheels; the sources of those without a wheel are built. `_tried` holds the names
-    that were installed one by one.
+    The requirements are installed from wheels; requirements without a wheel are built from their
+    sources. `_tried` holds the names that were installed one by one.
     """
 
     def __init__(self, into: Path, build: BuildWheel) -> None:
@@ -209,7 +209,7 @@ def write_bytecode(files: Iterable[Path]) -> None:
     """Write the bytecode of a package's modules beside them, of at most a thousand.
 
     Captures, which may only read the folder, would compile them each time. A module without
-    bytecode works, too, so that nothing fails where a file cannot be written.
+    bytecode works too, so a file that cannot be written is not an error.
     """
     modules = [file for file in files if file.suffix == ".py" and file.is_file()]
     with warnings.catch_warnings():
@@ -249,8 +249,8 @@ def install(
 ) -> dict[str, Any]:
     """Install requirements beside stand-ins for torch and Triton, which are removed afterwards.
 
-    They come as wheels, for an installer would run a build with the user's rights. `alone` leaves
-    out their own requirements.
+    They are installed from wheels, because an installer would run a build with the user's rights.
+    `alone` leaves out their own requirements.
     """
     versions = dict.fromkeys(STAND_INS, _STAND_IN_VERSION)
     bounds = dict.fromkeys(STAND_INS, SpecifierSet())

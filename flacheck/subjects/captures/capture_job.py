@@ -216,7 +216,7 @@ def _report(folder: Path) -> Path:
 
 
 def _capture_together(jobs: Sequence[tuple[Path, CaptureJob]]) -> None:
-    """Start these jobs and wait for all; captures that succeed stay if others fail."""
+    """Start these jobs and wait for all; captures that succeed are kept if others fail."""
     stop = threading.Event()
     with ThreadPoolExecutor(len(jobs)) as pool:
         try:

@@ -86,7 +86,8 @@ def _read_progress(scratch: GuestFolder) -> str:
 def merge_lines(tests: TestRun, driver: Iterable[Json]) -> list[Json]:
     """Merge the lines of both launches files.
 
-    A launch of both is there once, as the tests made it, because the driver guesses arguments.
+    A launch that both made is kept once, as the tests made it, because the driver guesses
+    arguments.
     """
     lines = list(map(_mark_test, tests.lines))
     ids = {line.get("id") for line in lines}

@@ -87,7 +87,7 @@ def _select(configs: Sequence[Config], which: str) -> Sequence[Config]:
 def _oddity(config: Config) -> tuple[float, ...]:
     """Return the distance of a configuration from one that runs on every GPU.
 
-    That has four warps, the smallest tile and few stages.
+    Such a configuration has four warps, the smallest tile and few stages.
     """
     warps = config.get("num_warps")
     if warps is None:

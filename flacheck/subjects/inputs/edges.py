@@ -58,7 +58,8 @@ class Group:
 def choose(groups: Sequence[Group]) -> list[list[int]]:
     """Return for each group the positions of the candidates to compile besides the usual ones.
 
-    Groups may have EACH of them; those that need fewer leave the rest to the others, up to MOST.
+    Each group may have EACH positions; a group that needs fewer leaves the rest to the others, up
+    to MOST.
     """
     rankings = [list(_rank(group)) for group in groups]
     choices = [[index for _, index in ranking[:EACH]] for ranking in rankings]

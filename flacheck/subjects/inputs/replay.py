@@ -1,7 +1,8 @@
 """The kernels from which recorded launches are compiled again.
 
 A kernel is imported from its package beside torch, or else compiled as it was cut out. A cut
-freezes the branches that the package took under the recorded release; an import takes them anew.
+freezes the branches that the package took under the recorded release; an import takes the branches
+of the present one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

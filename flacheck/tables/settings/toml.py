@@ -103,8 +103,8 @@ def lines(text: str) -> Mapping[Path, int]:
 def line_of(text: str, path: Path) -> int:
     """Return the line, from 1, on which the value at a path begins in a valid document.
 
-    It begins after the longest head of the text that is a document without it. Each head is parsed,
-    so this is for messages only.
+    The line follows the longest beginning of the text that is a valid document without the value.
+    Each head is parsed, so this is for messages only.
     """
     heads = text.split("\n")
     begins = 1

@@ -60,7 +60,7 @@ def from_toml(entries: Any, where: Callable[..., str]) -> tuple[Waiver, ...]:
     """Return the waivers in `[[tool.flacheck.waivers]]`.
 
     `where` returns file and line for an entry by its index, from 0, and for all without one. Raises
-    UsageError with them for a malformed entry.
+    UsageError for a malformed entry, with file and line.
     """
     if not isinstance(entries, list):
         raise UsageError(f"{where()}: waivers must be tables: write [[tool.flacheck.waivers]]")

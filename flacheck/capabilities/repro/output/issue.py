@@ -119,7 +119,7 @@ def _where(result: Reproduced) -> Iterator[str]:
 def _compiling_since(result: Reproduced) -> list[str]:
     """Return the compiled newer releases from the first after which none fails, oldest first.
 
-    Releases between and behind them may be missing: the budget or `--releases` left them out.
+    Other releases may be missing because of the budget or `--releases`.
     """
     releases = list(result.original_table)
     newer = releases[releases.index(result.cell.toolchain) + 1 :]
@@ -216,7 +216,7 @@ def _changes(result: Reproduced) -> Iterator[str]:
 
 
 def _script_text(release: str, result: Reproduced) -> str:
-    """Return what the script shows on a release; its verdict where it shows another thing."""
+    """Return the script's output on a release; the verdict if it shows another failure."""
     exit_code = result.exits.get(release)
     verdict = result.reduced_table.get(release)
     shows_elsewhere = verdict is not None and verdict.signature != result.record.signature

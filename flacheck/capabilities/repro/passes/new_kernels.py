@@ -1,8 +1,8 @@
 """New kernels from operations of a kernel, with loads in place of their inputs.
 
 A slice is one operation with its operands up to a depth; its inputs are plain loads, and its result
-is stored. It finds most failures at once. Small slices come first, so that the first that fails is
-near the smallest.
+is stored. Slices reproduce most failures at once. Small slices come first, so that the first that
+fails is near the smallest.
 
 A pipeline is a loop of one dot and its operands, because the buffers of a software pipeline take
 most of a kernel's shared memory. A variable that the kernel carries between iterations becomes the

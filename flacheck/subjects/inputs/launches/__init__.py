@@ -80,8 +80,8 @@ _OF_CONSTANTS = ("constexpr", "configs", "options")
 def read(path: Path, ours: bool = False, trust: bool = False) -> Launches:
     """Read every distinct launch once, with its count; raise MatrixError with file and line.
 
-    A kernel whose source is refused has none. The reason is recorded, but not for a file of `ours`,
-    which was just captured. In a file that the user trusts, every source is accepted.
+    A kernel whose source is refused has no source. The reason is recorded, but not for a file of
+    `ours`, which was just captured. In a file that the user trusts, every source is accepted.
     """
     launches: dict[str, RecordedLaunch] = {}
     counts: dict[str, int] = {}

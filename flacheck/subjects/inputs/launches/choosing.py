@@ -151,7 +151,7 @@ def shared(recordings: Sequence[Sequence[RecordedLaunch]]) -> list[list[Recorded
 def common(recordings: Sequence[Sequence[RecordedLaunch]]) -> list[list[RecordedLaunch]]:
     """Return the launches of each kernel and dtype that all recordings of that kernel have.
 
-    Without one, each recording keeps its own.
+    Without a common launch, each recording keeps its own.
     """
     choices: list[list[RecordedLaunch]] = [[] for _ in recordings]
     for group in _group_recordings(recordings, _kernel_dtype).values():
