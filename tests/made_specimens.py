@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from flacheck import toolchains
 from flacheck.capabilities.repro.budget import Budget
-from flacheck.capabilities.repro.compilers import Compilers
+from flacheck.capabilities.repro.compilers import Compilers, provide_releases
+from flacheck.capabilities.repro.kernel.expression_types import Types
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.syntax_trees import callee_name
 from flacheck.capabilities.repro.oracle import Oracle, same_signature
@@ -25,6 +28,8 @@ from tests.made_records import record
 HEAD = "import triton\nimport triton.language as tl\n\n\n"
 POINTER = {"dtype": "fp16", "align": 16}
 FAILS, SIGNATURE = "triton==3.2.0", "FC302:llir:reshapeOuts:29a22a5b"
+# The compilers of this process that give types.
+_COMPILERS: list[Compilers] = []
 FAILING = record("fails", code="FC302", signature=SIGNATURE)
 DIES = Attempt(
     Outcome.DIED,
@@ -41,6 +46,25 @@ SLIPS = Attempt(
 )
 
 
+def end_front_end() -> None:
+    """End the worker that gives types; the next request starts another."""
+    for compilers in _COMPILERS:
+        compilers.reset()
+
+
+@functools.cache
+def _installed_front_end() -> Callable[[Specimen], Types]:
+    own = toolchains.resolve(["installed"]).choices[0].identity
+    compilers = Compilers(provide_releases(own, "sm90", [own]), {}, trust=True)
+    _COMPILERS.append(compilers)
+    return compilers.types_on(own)
+
+
+def front_end(one: Specimen) -> Types:
+    """Return the types that the installed Triton gives the expressions of a specimen."""
+    return _installed_front_end()(one)
+
+
 def specimen(
     body: str, prelude: str = "", options: dict[str, Any] | None = None, **args: Any
 ) -> Specimen:
@@ -50,15 +74,15 @@ def specimen(
         for name, spec in args.items()
     )
     source = f"{HEAD}{prelude}@triton.jit\ndef kernel({parameters}):\n{lines}"
-    return Specimen(source, "kernel", args, "sm90", options or {})
+    return Specimen(source, "kernel", args, "sm90", options or {}, front_end=front_end)
 
 
 CHAIN = """\
 i = tl.program_id(0)
-p = tl.make_block_ptr(x, (M, N), (N, 1), (i * M, 0), (M, N), (1, 0))
+p = x + (i * M + tl.arange(0, M))[:, None] * N + tl.arange(0, N)[None, :]
 acc = tl.zeros([M, M], dtype=tl.float32)
 for t in range(T):
-    a = tl.load(p, boundary_check=(0, 1))
+    a = tl.load(p, mask=tl.arange(0, N)[None, :] < i)
     g = tl.exp(a.to(tl.float32))
     b = (a * g).to(a.dtype)
     s = tl.dot(b, tl.trans(a))

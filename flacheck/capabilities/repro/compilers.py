@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +12,7 @@ from packaging.version import Version
 
 from flacheck import toolchains
 from flacheck.capabilities.repro.budget import Budget
+from flacheck.capabilities.repro.kernel.expression_types import Types, read_types
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.engine import loop
 from flacheck.engine.executors import LocalPool, Task
@@ -160,6 +161,15 @@ class Compilers:
             raise
         finally:
             threads.shutdown(cancel_futures=True)
+
+    def types_on(self, release: str) -> Callable[[Specimen], Types]:
+        """Return the front end of a release: a function that returns a specimen's types."""
+
+        def types(specimen: Specimen) -> Types:
+            attempt = self.ask(specimen.cell(release, "ast"), op="types")
+            return read_types(specimen.function, attempt.facts.get("types"))
+
+        return types
 
     def ask(self, cell: Cell, **changes: Any) -> Attempt:
         """Return the attempt of a cell's worker: a compile or, with `changes`, another request."""

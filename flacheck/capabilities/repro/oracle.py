@@ -160,13 +160,11 @@ class Oracle:
 
     def fails(self, specimen: Specimen) -> bool:
         """Return True if a specimen shows the failure on the failing release."""
-        if self.operations and strangers(operation_types(specimen), self.operations):
-            return False
         record = self.compilers.compile(specimen, self.release, self.failure.until)
         is_new = specimen.key not in self._tested_keys
         self._tested_keys.add(specimen.key)
         if self.failure.shows(record):
-            return True
+            return not self.operations or not strangers(operation_types(specimen), self.operations)
         # A probe that returns as a candidate must not count as a second slip.
         if is_new and record.verdict is Verdict.FAILS and record.signature:
             self.slips[record.signature] += 1

@@ -43,7 +43,8 @@ def cut_out(cell: Cell, compilers: Compilers) -> Specimen:
         args.update(launch.args)
     for parameter, value in heuristics.items():
         args[parameter] = {"constexpr": value}
-    whole = Specimen(source, name, args, cell.target, dict(cell.options))
+    front_end = compilers.types_on(cell.toolchain)
+    whole = Specimen(source, name, args, cell.target, dict(cell.options), front_end=front_end)
     # A parameter with a default may lack an argument.
     names = [name for name in parameter_names(whole.function) if name in args]
     return whole.with_(args={name: args[name] for name in names})

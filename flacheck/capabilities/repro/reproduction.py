@@ -9,11 +9,15 @@ from typing import TypeVar
 from flacheck.capabilities.repro import identity, versions
 from flacheck.capabilities.repro.budget import BudgetSpent
 from flacheck.capabilities.repro.compilers import Compilers
-from flacheck.capabilities.repro.kernel.operation_types import OperationTypes
+from flacheck.capabilities.repro.kernel.operation_types import (
+    OperationTypes,
+    describe_operations,
+)
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kinds import FailureKind, kind_of
 from flacheck.capabilities.repro.oracle import Oracle
 from flacheck.capabilities.repro.original import NotReproduced
+from flacheck.capabilities.repro.output.changes import changes
 from flacheck.capabilities.repro.output.files import ORIGINAL, SCRIPT
 from flacheck.capabilities.repro.output.result import Improvement, Reproduced, Runs
 from flacheck.capabilities.repro.output.script import SHOWS, is_typed, render, render_short
@@ -322,6 +326,8 @@ class Reproduction:
             ttir=self._surviving_ir(reduction),
             short_script=self._short_script(reduction, symptom),
             log=tuple(self.log),
+            changes=tuple(changes(self.original, reduction)),
+            operations=tuple(describe_operations(reduction)),
         )
 
     def _lost_neighbours(self, reduction: Specimen) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import inspect
 import os
@@ -216,6 +217,71 @@ def front_end_error(
     finally:
         forget_compiled(function)
     return None
+
+
+@contextlib.contextmanager
+def typed_expressions() -> Iterator[dict[tuple[Any, ...], dict[str, Any] | None]]:
+    """Collect the type of each expression of a kernel while the code generator reads it.
+
+    The key is the kind of the node and its position in the function's source. An expression that is
+    read twice, as in an unrolled loop, has a type only if both times agree.
+    """
+    from triton.compiler.code_generator import CodeGenerator
+
+    types: dict[tuple[Any, ...], dict[str, Any] | None] = {}
+    visit = CodeGenerator.visit
+
+    def typed_visit(self: Any, node: ast.AST) -> Any:
+        value = visit(self, node)
+        # The generator makes nodes without a position, and reads helpers with other generators.
+        if self.is_kernel and isinstance(node, ast.expr) and hasattr(node, "lineno"):
+            end = (node.end_lineno, node.end_col_offset)
+            position = (type(node).__name__, node.lineno, node.col_offset, *end)
+            kind = _describe_type(value)
+            types[position] = kind if types.get(position, kind) == kind else None
+        return value
+
+    CodeGenerator.visit = typed_visit
+    try:
+        yield types
+    finally:
+        CodeGenerator.visit = visit
+
+
+def _describe_type(value: Any) -> dict[str, Any] | None:
+    """Return the type of a value of the front end; None for a function, a module or a tuple."""
+    import triton.language as tl
+
+    if isinstance(value, tl.constexpr):
+        value = value.value
+    if isinstance(value, tl.dtype):
+        return {"kind": "dtype", "name": _dtype_name(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return {"kind": "constant", "name": repr(value)}
+    if not isinstance(value, tl.tensor):
+        return None
+    kind = value.type
+    if kind.is_ptr() and kind.element_ty.is_block():
+        block = kind.element_ty
+        return {
+            "kind": "block pointer",
+            "name": _dtype_name(block.element_ty),
+            "shape": _extents(block),
+        }
+    if kind.is_block():
+        return {"kind": "tensor", "name": _dtype_name(kind.element_ty), "shape": _extents(kind)}
+    return {"kind": "tensor", "name": _dtype_name(kind), "shape": []}
+
+
+def _dtype_name(kind: Any) -> str:
+    if kind.is_ptr():
+        return f"*{kind.element_ty}"
+    return str(kind)
+
+
+def _extents(block: Any) -> list[int]:
+    # In some releases a shape holds constexpr values.
+    return [int(getattr(extent, "value", extent)) for extent in block.shape]
 
 
 def unwrap(kernel: Kernel) -> Kernel:

@@ -159,6 +159,18 @@ class TritonWorker:
         answer["facts"] = {until: self._text}
         return answer
 
+    def op_types(self, kernel: Kernel, request: Request) -> Reply:
+        """Run the front end alone, and return the type of each expression that it reads.
+
+        An error of the front end is no error here: the types before it are known.
+        """
+        function = releases.unwrap(kernel)
+        arguments = dict(request["options"])
+        arguments.update(self._arguments(request, function))
+        with releases.typed_expressions() as types:
+            releases.front_end_error(type(function).run, function, arguments)
+        return {"stage": "ast", "facts": {"types": list(types.items())}}
+
     def op_passes(self, kernel: Kernel, request: Request) -> Reply:
         """Compile, and make the compiler print the input of each of its passes.
 

@@ -219,7 +219,7 @@ def test_an_interrupt_before_the_original_failed_shows_it_all_the_same(
     assert about["after"] == about["before"]
     assert about["complete"] is False
     assert about["runs"] == {"reproduced": 3, "of": 3}
-    assert "tl.make_block_ptr" in (folder / "out/original.py").read_text()
+    assert "tl.program_id" in (folder / "out/original.py").read_text()
 
 
 def test_a_second_interrupt_before_the_original_failed_leaves_nothing(
@@ -260,7 +260,7 @@ def test_an_interrupt_before_the_first_improvement_leaves_the_original(
     about = json.loads(outcome.stdout)
     assert outcome.exit_code == 130
     assert about["complete"] is False
-    assert "tl.make_block_ptr" in (folder / "out/repro.py").read_text()
+    assert "tl.program_id" in (folder / "out/repro.py").read_text()
     assert about["runs"] == {"reproduced": 3, "of": 3}
     assert "issue.md" in about["files"]
 

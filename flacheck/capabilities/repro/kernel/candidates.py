@@ -7,7 +7,6 @@ from typing import Any
 
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.type_inference import infer_kernel
 from flacheck.guest.pysource.functions import parameter_names
 
 # The cost of each part for a reader; a node of the syntax tree costs 2. Only the ratios matter:
@@ -83,7 +82,7 @@ def _option(name: str, value: object) -> float:
 
 
 def is_valid(specimen: Specimen) -> bool:
-    """Return True if names are bound before reads, parameters have values, and shapes fit."""
+    """Return True if names are bound before reads, and parameters have values."""
     body = specimen.function.body
     # Every release compiles an empty kernel.
     if specimen.stage == "compile" and all(isinstance(s, ast.Pass) for s in body):
@@ -101,7 +100,7 @@ def is_valid(specimen: Specimen) -> bool:
                 names.add((alias.asname or alias.name).split(".")[0])
         else:
             names |= trees.writes(statement)
-    return _are_reads_bound(body, names) and not infer_kernel(specimen).faults
+    return _are_reads_bound(body, names)
 
 
 def _are_reads_bound(body: trees.Block, names: set[str]) -> bool:

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
-from flacheck.capabilities.repro.kernel.block_types import (
+from flacheck.capabilities.repro.kernel.expression_types import (
     Constant,
     DTypeValue,
     Tensor,
+    Types,
     is_float,
 )
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.type_inference import Types, infer_types
 from flacheck.capabilities.repro.kernel.value_graph import parts
 
 # Operations that compilers lower specially. Arithmetic counts only in kernels without them.
@@ -27,7 +27,6 @@ _HEAVY = frozenset(
     "tl.atomic_max tl.atomic_min tl.atomic_cas tl.atomic_xchg tl.inline_asm_elementwise "
     "tl.trans tl.permute .to tl.cast".split()
 )
-_CASTS = (".to", "tl.cast")
 _DOTS = ("tl.dot", "tl.dot_scaled")
 _ASSEMBLY = "tl.inline_asm_elementwise"
 _SCALED = "lhs lhs_scale lhs_format rhs rhs_scale rhs_format".split()
@@ -62,7 +61,7 @@ def operation_types(specimen: Specimen) -> frozenset[OperationTypes]:
 
     Without these return its arithmetic, and without arithmetic its loads and stores.
     """
-    types = infer_types(specimen)
+    types = specimen.types
     calls, arithmetic = set(), set()
     for statement in specimen.function.body:
         for node in ast.walk(statement):
@@ -79,9 +78,10 @@ def operation_types(specimen: Specimen) -> frozenset[OperationTypes]:
     return frozenset(OperationTypes(ACCESS, frozenset([dtype])) for dtype in dtypes_in_memory)
 
 
-def worth_telling(operations: Iterable[OperationTypes]) -> list[OperationTypes]:
-    """Return the operations on values with a known type."""
-    return [one for one in operations if one.operation != ACCESS and one.dtypes]
+def describe_operations(specimen: Specimen) -> list[str]:
+    """Return the operations of a kernel on values with a known type, in words."""
+    operations = operation_types(specimen)
+    return sorted(str(one) for one in operations if one.operation != ACCESS and one.dtypes)
 
 
 def _of_call(node: ast.Call, types: Types) -> OperationTypes:
@@ -119,13 +119,6 @@ def _dtypes(types: Types, operands: Iterable[ast.expr]) -> Iterator[str]:
             yield kind.name
         elif isinstance(operand, (ast.List, ast.Tuple)):
             yield from _dtypes(types, operand.elts)
-        elif trees.callee_name(operand) in _CASTS:
-            # The dtype before the conversion does not matter here.
-            assert isinstance(operand, ast.Call)
-            for argument in operand.args:
-                kind = types.get(argument)
-                if isinstance(kind, DTypeValue):
-                    yield kind.name
 
 
 def _scales(dot: ast.Call, types: Types) -> tuple[list[str], bool]:
@@ -139,7 +132,7 @@ def _scales(dot: ast.Call, types: Types) -> tuple[list[str], bool]:
         match types.get(arguments.get(name, _NONE)):
             case Tensor(dtype=dtype):
                 facts.append(f"{dtype} scale")
-            case Constant(value=None):
+            case Constant(text="None"):
                 facts.append("no scale")
     for name in ("lhs_format", "rhs_format"):
         match arguments.get(name):

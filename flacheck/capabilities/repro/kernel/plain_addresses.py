@@ -8,6 +8,7 @@ from flacheck.capabilities.repro.kernel.syntax_trees import expression
 
 # The text that `ast.unparse` gives for a result of `address`.
 _ARANGE = r"tl\.arange\(0, \d+\)"
+_EXTENT = re.compile(r"tl\.arange\(0, (\d+)\)")
 _PLAIN = re.compile(rf"\w+(?: \+ {_ARANGE}(?:\[[:None, ]+\](?: \* \d+)?)?)*")
 
 
@@ -43,6 +44,11 @@ def load(pointer: str, shape: Sequence[int]) -> ast.expr:
 def store(pointer: str, shape: Sequence[int], value: ast.expr) -> ast.Expr:
     """Return a `tl.store` of a block."""
     return ast.Expr(ast.Call(expression("tl.store"), [address(pointer, shape), value], []))
+
+
+def shape_of(plain: ast.expr) -> tuple[int, ...]:
+    """Return the shape of the block at a plain address."""
+    return tuple(map(int, _EXTENT.findall(ast.unparse(plain))))
 
 
 def is_plain(node: ast.expr) -> bool:

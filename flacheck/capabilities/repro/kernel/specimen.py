@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from flacheck.capabilities.repro.kernel.expression_types import Types
 from flacheck.capabilities.repro.kernel.syntax_trees import copied
 from flacheck.model import Cell, Cut, Kernel, Launch, digest
 from flacheck.source import syntax
+
+
+def _without_types(_: Specimen) -> Types:
+    """Return no types, for a specimen that no compiler reads."""
+    return {}
 
 
 @dataclass(frozen=True)
@@ -18,7 +24,8 @@ class Specimen:
     """A kernel with one launch.
 
     `source` is the module's text, `name` the kernel in it. `args` maps every parameter to its value
-    in the form of a launch. `stage` is `compile`, `autotune` or `import`.
+    in the form of a launch. `stage` is `compile`, `autotune` or `import`. `front_end` returns the
+    types of a specimen's expressions.
     """
 
     source: str
@@ -28,6 +35,9 @@ class Specimen:
     options: Mapping[str, Any] = field(default_factory=dict)
     stage: str = "compile"
     omitted_parameters: tuple[str, ...] = ()
+    front_end: Callable[[Specimen], Types] = field(
+        default=_without_types, compare=False, repr=False
+    )
 
     def __hash__(self) -> int:
         # Arguments are dictionaries, which are not hashable.
@@ -57,6 +67,11 @@ class Specimen:
     def function(self) -> ast.FunctionDef:
         """The kernel's definition in `tree`; do not change it."""
         return next(function for function in self._functions if function.name == self.name)
+
+    @cached_property
+    def types(self) -> Types:
+        """The types of the expressions in the kernel's body, by node of `tree`."""
+        return self.front_end(self)
 
     @property
     def _functions(self) -> list[ast.FunctionDef]:

@@ -6,9 +6,8 @@ import ast
 from dataclasses import dataclass, field
 
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
-from flacheck.capabilities.repro.kernel.block_types import Constant, DTypeValue, Tensor
+from flacheck.capabilities.repro.kernel.expression_types import Constant, DTypeValue, Tensor, Types
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.type_inference import Types, infer_types
 
 
 @dataclass(eq=False)
@@ -33,7 +32,7 @@ class Value:
 
 def operations(specimen: Specimen) -> list[Value]:
     """Return every operation on tensors, in the order of the text."""
-    graph = _Graph(infer_types(specimen))
+    graph = _Graph(specimen.types)
     graph.block(specimen.function.body, {})
     return graph.operations
 

@@ -4,7 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flacheck.capabilities.repro.kernel.candidates import USUAL_OPTIONS
-from flacheck.capabilities.repro.kernel.operation_types import operation_types, worth_telling
+from flacheck.capabilities.repro.kernel.operation_types import (
+    describe_operations,
+    operation_types,
+)
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.passes.partial_evaluation import evaluate_constants
 
@@ -25,7 +28,7 @@ def changes(original: Specimen, reduction: Specimen) -> Iterator[str]:
 
 def _why(reduction: Specimen) -> str:
     """Return why dtypes in memory may change."""
-    operations = sorted(map(str, worth_telling(operation_types(reduction))))
+    operations = describe_operations(reduction)
     if not operations:
         return f", {_SAME}"
     return (

@@ -9,9 +9,7 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from flacheck.capabilities.repro.kernel.operation_types import operation_types, worth_telling
 from flacheck.capabilities.repro.output.blame import blame
-from flacheck.capabilities.repro.output.changes import changes
 from flacheck.capabilities.repro.output.result import Reproduced
 from flacheck.capabilities.repro.output.script import CANNOT_TELL, DOES_NOT, SHOWS, kernel_text
 from flacheck.capabilities.repro.output.symptom import readable_words, shorten
@@ -166,8 +164,7 @@ def error(result: Reproduced) -> list[str]:
 
 
 def _pass(result: Reproduced) -> Iterator[str]:
-    values = map(str, worth_telling(operation_types(result.reduction)))
-    operations = ", ".join(sorted(values)) or "loads and stores alone"
+    operations = ", ".join(result.operations) or "loads and stores alone"
     if result.failing_pass:
         yield f"The compiler's last pass is `{result.failing_pass}`; operations: {operations}."
         yield ""
@@ -209,7 +206,7 @@ def _releases(result: Reproduced) -> Iterator[str]:
 
 
 def _changes(result: Reproduced) -> Iterator[str]:
-    lines = list(changes(result.original, result.reduction))
+    lines = result.changes
     if lines:
         yield "Against the original launch:"
         yield from ("", *(f"- {line}" for line in lines), "")

@@ -111,7 +111,8 @@ class Reproduced:
     that did not compile the original. `output` is the text that the script printed, `failing_pass`
     the last pass that the compiler began. `complete` is False if the search or the verification
     ended early or left a release out; `ttir` is the module's text if the failure also shows from
-    there, `short_script` a script without any check that was seen to fail in this way.
+    there, `short_script` a script without any check that was seen to fail in this way. `changes`
+    are sentences about the launch, `operations` those of the reduction on values of known types.
     """
 
     cell: Cell
@@ -134,6 +135,8 @@ class Reproduced:
     ttir: str | None = None
     short_script: str | None = None
     log: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
 
     @property
     def is_reproduced(self) -> bool:

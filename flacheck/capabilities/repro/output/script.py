@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from flacheck.capabilities.repro.kernel.block_types import NAMES
+from flacheck.capabilities.repro.kernel.expression_types import NAMES
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.output.symptom import Symptom
 from flacheck.tables import targets

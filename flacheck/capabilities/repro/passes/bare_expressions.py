@@ -6,11 +6,10 @@ from functools import partial
 
 from flacheck.capabilities.repro.kernel import plain_addresses
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
-from flacheck.capabilities.repro.kernel.block_types import NAMES, Tensor
 from flacheck.capabilities.repro.kernel.candidates import is_valid
+from flacheck.capabilities.repro.kernel.expression_types import NAMES, Tensor
 from flacheck.capabilities.repro.kernel.rewriting import drop_unread_parameters, rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.type_inference import Types, infer_types
 from flacheck.capabilities.repro.kernel.value_graph import parts
 from flacheck.capabilities.repro.passes.search import (
     TOGETHER,
@@ -27,7 +26,6 @@ def bare_expressions(best: Specimen) -> ProposalsAndProbes:
 
 def _distinct(specimen: Specimen) -> Iterator[ast.expr]:
     """Yield the distinct expressions that stand alone, the smallest first."""
-    types = infer_types(specimen)
     expressions: dict[str, ast.expr] = {}
     for node in ast.walk(ast.Module(specimen.function.body, [])):
         # A name of the language may be missing, such as `tl.libdevice`.
@@ -36,7 +34,7 @@ def _distinct(specimen: Specimen) -> Iterator[ast.expr]:
         if isinstance(node, ast.expr) and (is_operation or is_name):
             inputs: dict[int, ast.AST] = {}
             for part in parts(node):
-                inputs |= _inputs(part, types, specimen)
+                inputs |= _inputs(part, specimen)
             expression = trees.copied(node, inputs)
             expressions.setdefault(ast.unparse(expression), expression)
     for text in sorted(expressions, key=len):
@@ -44,9 +42,9 @@ def _distinct(specimen: Specimen) -> Iterator[ast.expr]:
             yield expressions[text]
 
 
-def _inputs(node: ast.expr, types: Types, specimen: Specimen) -> dict[int, ast.AST]:
+def _inputs(node: ast.expr, specimen: Specimen) -> dict[int, ast.AST]:
     """Return zeros or plain addresses for the tensors in an operand, by identity."""
-    kind = types.get(node)
+    kind = specimen.types.get(node)
     is_parameter = isinstance(node, ast.Name) and node.id in specimen.args
     if is_parameter:
         return {}
@@ -59,7 +57,7 @@ def _inputs(node: ast.expr, types: Types, specimen: Specimen) -> dict[int, ast.A
                 return {id(node): plain_addresses.address(name, kind.shape)}
     inputs: dict[int, ast.AST] = {}
     for part in parts(node):
-        inputs |= _inputs(part, types, specimen)
+        inputs |= _inputs(part, specimen)
     return inputs
 
 

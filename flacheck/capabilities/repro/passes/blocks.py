@@ -4,9 +4,8 @@ import ast
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 
-from flacheck.capabilities.repro.kernel.block_types import BlockPointer, Tensor, pointee
-from flacheck.capabilities.repro.kernel.language_calls import SMALLEST_DOT
-from flacheck.capabilities.repro.kernel.plain_addresses import address, is_plain
+from flacheck.capabilities.repro.kernel.expression_types import BlockPointer, Tensor
+from flacheck.capabilities.repro.kernel.plain_addresses import address, is_plain, shape_of
 from flacheck.capabilities.repro.kernel.rewriting import (
     drop_unread_parameters,
     pointer_to,
@@ -14,13 +13,14 @@ from flacheck.capabilities.repro.kernel.rewriting import (
 )
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.syntax_trees import callee_name, names_in
-from flacheck.capabilities.repro.kernel.type_inference import infer_kernel, infer_types
 from flacheck.capabilities.repro.passes.search import (
     Proposals,
     propose_at_each,
     propose_until_accepted,
 )
 
+# Triton up to 3.3 refuses a dot with a smaller axis.
+SMALLEST_DOT = 16
 # All releases require powers of two as extents.
 EXTENTS = (SMALLEST_DOT, 32, 64, 128, 256, 512)
 
@@ -37,7 +37,7 @@ def _with_plain_access(specimen: Specimen, node: ast.Call) -> list[Specimen]:
 
 def _complex_accesses(specimen: Specimen) -> list[ast.Call]:
     """Return loads and stores that are not plain and whose block is known."""
-    types = infer_types(specimen)
+    types = specimen.types
     accesses = []
     for node in ast.walk(specimen.function):
         is_access = callee_name(node) in ("tl.load", "tl.store")
@@ -58,11 +58,13 @@ def _is_plain_access(call: ast.Call) -> bool:
 
 def with_plain_accesses(specimen: Specimen, nodes: Sequence[ast.Call]) -> Specimen:
     """Return the specimen with these accesses in plain form, through parameters of their dtypes."""
-    types = infer_types(specimen)
+    types = specimen.types
     args = dict(specimen.args)
     plain: dict[ast.AST, ast.AST] = {}
     for node in nodes:
-        block = pointee(types[node.args[0]])
+        kind = types[node.args[0]]
+        assert isinstance(kind, (Tensor, BlockPointer))
+        block = kind.pointee
         # The address may contain a pointer parameter already.
         pointers = [n.id for n in names_in(node.args[0]) if n.id in specimen.pointers]
         pointer = pointers[0] if pointers else pointer_to(block.dtype, args, specimen)
@@ -86,12 +88,20 @@ def smallest(best: Specimen) -> Proposals:
 
 
 def _large_extents(specimen: Specimen) -> list[ast.AST]:
-    extents = infer_kernel(specimen).extents
-    return [node for node, extent in extents.items() if extent > SMALLEST_DOT]
+    return [node for node, number in _extents(specimen).items() if number > SMALLEST_DOT]
+
+
+def _extents(specimen: Specimen) -> dict[ast.AST, int]:
+    """Return the numbers in the kernel's body that may be extents, by node."""
+    numbers: dict[ast.AST, int] = {}
+    for node in ast.walk(ast.Module(specimen.function.body, [])):
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.value > 1:
+            numbers[node] = node.value
+    return numbers
 
 
 def dimensions(best: Specimen) -> Proposals:
-    """Propose smaller extents: all at once, then all of one value, then each group by itself."""
+    """Propose smaller extents: all at once, then all of one value, then each by itself."""
     if (yield _with_extent(best, _large_extents(best), SMALLEST_DOT)):
         return
     for together in (True, False):
@@ -107,26 +117,23 @@ def dimensions(best: Specimen) -> Proposals:
 
 
 def _groups(specimen: Specimen, together: bool) -> list[tuple[int, list[ast.AST]]]:
-    """Return the literals that change together, by value or by group of extents, largest first."""
+    """Return the literals that change together, by value or each alone, largest first."""
     groups: dict[int, tuple[int, list[ast.AST]]] = {}
-    for node, extent in infer_kernel(specimen).extents.items():
-        if extent > 1:
-            key = int(extent) if together else id(extent.group())
-            _, nodes = groups.setdefault(key, (int(extent), []))
-            nodes.append(node)
+    for node, number in _extents(specimen).items():
+        key = number if together else id(node)
+        _, nodes = groups.setdefault(key, (number, []))
+        nodes.append(node)
     return sorted(groups.values(), key=lambda group: -group[0])
 
 
 def _with_extent(specimen: Specimen, nodes: Iterable[ast.AST], extent: int) -> Specimen:
     """Return the specimen with another extent and the resulting strides of plain addresses."""
     specimen = replace_nodes(specimen, {node: ast.Constant(extent) for node in nodes})
-    types = infer_types(specimen)
     addresses: dict[ast.AST, ast.AST] = {}
     for node in _plain_sums(specimen.function):
-        kind = types.get(node)
-        if isinstance(kind, Tensor) and kind.pointer:
-            pointers = [name.id for name in names_in(node) if name.id in specimen.args]
-            plain = address(pointers[0], kind.shape)
+        pointers = [name.id for name in names_in(node) if name.id in specimen.pointers]
+        if pointers:
+            plain = address(pointers[0], shape_of(node))
             if ast.dump(plain) != ast.dump(node):
                 addresses[node] = plain
     if not addresses:

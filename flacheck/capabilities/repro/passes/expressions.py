@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from flacheck.capabilities.repro.kernel import plain_addresses
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
-from flacheck.capabilities.repro.kernel.block_types import Tensor
+from flacheck.capabilities.repro.kernel.expression_types import Tensor, Types
 from flacheck.capabilities.repro.kernel.rewriting import (
     drop_unread_parameters,
     pointer_to,
@@ -14,7 +14,6 @@ from flacheck.capabilities.repro.kernel.rewriting import (
     rewrite,
 )
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.type_inference import Types, infer_types
 from flacheck.capabilities.repro.passes.search import (
     Proposals,
     propose_at_each,
@@ -76,7 +75,7 @@ def _below(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _simpler(specimen: Specimen, node: ast.expr) -> Iterator[Specimen]:
-    types = infer_types(specimen)
+    types = specimen.types
     kind = types.get(node)
     for other in _same_type(specimen, node, types):
         yield _with(specimen, node, other)
@@ -133,7 +132,7 @@ def _variables(specimen: Specimen, node: ast.expr, types: Types) -> Iterator[ast
         if not isinstance(statement, trees.COMPOUND) and node in ast.walk(statement):
             return
         plain = trees.assignment(statement)
-        if plain is None or types.get(plain.value) != types[node]:
+        if plain is None or types.get(plain.value) != types.get(node):
             continue
         if not isinstance(node, ast.Name) or node.id != plain.name:
             yield trees.variable(plain.name)
@@ -158,7 +157,7 @@ def _other_sinks(specimen: Specimen) -> Iterator[Specimen]:
             continue
         if trees.callee_name(statement.value) == "tl.store":
             stores.append(statement)
-    types = infer_types(specimen)
+    types = specimen.types
     for statement in body:
         plain = trees.assignment(statement)
         if plain is None:

@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
-from flacheck.capabilities.repro.kernel.block_types import NAMES
 from flacheck.capabilities.repro.kernel.candidates import USUAL_OPTIONS
+from flacheck.capabilities.repro.kernel.expression_types import NAMES
 from flacheck.capabilities.repro.kernel.rewriting import (
     drop_unread_parameters,
     replace_nodes,

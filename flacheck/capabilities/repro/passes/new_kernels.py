@@ -20,8 +20,8 @@ from typing import Any
 
 from flacheck.capabilities.repro.kernel import plain_addresses
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
-from flacheck.capabilities.repro.kernel.block_types import NAMES, Tensor
 from flacheck.capabilities.repro.kernel.candidates import cost, is_valid
+from flacheck.capabilities.repro.kernel.expression_types import NAMES, Tensor
 from flacheck.capabilities.repro.kernel.rewriting import rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.value_graph import Value, operations

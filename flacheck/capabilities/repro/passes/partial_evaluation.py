@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
-from flacheck.capabilities.repro.kernel.block_types import NAMES, DTypeValue
 from flacheck.capabilities.repro.kernel.constant_folding import fold_constants, literal
+from flacheck.capabilities.repro.kernel.expression_types import NAMES, DTypeValue
 from flacheck.capabilities.repro.kernel.rewriting import replace_nodes, rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.type_inference import infer_types
 from flacheck.capabilities.repro.passes.search import Proposals
 from flacheck.guest.pysource.functions import parameter_names
 from flacheck.source import syntax
@@ -51,7 +50,7 @@ def evaluate_constants(specimen: Specimen, inline: bool = True) -> Specimen:
     specimen = rewrite(specimen, body, args)
     # With `tl.float16` for `x.dtype`, later passes may remove `x` itself.
     dtype_names: dict[ast.AST, ast.AST] = {}
-    for node, kind in infer_types(specimen).items():
+    for node, kind in specimen.types.items():
         if not isinstance(kind, DTypeValue) or kind.name not in NAMES:
             continue
         is_name = ast.unparse(node).startswith("tl.")

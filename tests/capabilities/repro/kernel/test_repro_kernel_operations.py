@@ -88,13 +88,6 @@ def test_what_is_known_of_an_operation_binds_although_the_rest_is_unknown() -> N
     assert str(strange) == "tl.dot(fp32, tf32)"
 
 
-def test_a_conversion_is_known_whatever_it_converts() -> None:
-    """A conversion's dtype does not depend on its operand."""
-    body = "b = tl.dot(f(x).to(tl.bfloat16), f(x).to(tl.bfloat16))\ntl.store(x, b)"
-    [one] = [o for o in operation_types(specimen(body, x=POINTER)) if o.operation == "tl.dot"]
-    assert (str(one), one.is_complete) == ("tl.dot(bf16)", True)
-
-
 def test_assembly_on_an_address_is_not_assembly_on_a_number() -> None:
     """Assembly on a pointer and on a loaded number are different operations."""
     asm = "tl.inline_asm_elementwise('i $0, $1;', '=r,l', [{}], tl.int32, False, 1)"

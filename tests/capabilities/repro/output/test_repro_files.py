@@ -42,6 +42,7 @@ def result() -> Reproduced:
         reduced_table=table,
         exits={FAILS: 0, "triton==3.4.0": 1},
         log=("found at /home/me/secret/x.py",),
+        changes=("num_warps: 8 → the compiler's default, under which the same failure shows",),
     )
 
 
