@@ -1,7 +1,7 @@
 """The choice of telling cells, replayed on verdicts of real compiles.
 
 Each file in `crosses/` is a table of one package: 20 drawn kernels in all configurations, under
-three releases on two GPUs. `python -m tests.benchmarks.strategy STORE --export FILE` writes it.
+three releases on two GPUs.
 """
 
 from __future__ import annotations

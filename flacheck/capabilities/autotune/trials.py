@@ -62,8 +62,7 @@ class Trials:
     def estimates(self, packages: Mapping[str, Package]) -> list[float]:
         """Return the estimated time of each configuration, to rank them by.
 
-        Only ratios of estimates count. `tests/gpu/check_estimate.py` compares the
-        ranks with times measured on a GPU.
+        Only ratios of estimates count.
         """
         warp_size = targets.find(self.tuned_launch.cell.target).warp_size
         estimates = []

@@ -22,7 +22,7 @@ configurations) it is 0.61, and the first configuration by the estimate takes at
 best; a bound of 128 gave 0.10 and 3.95 there.
 
 The estimate ranks changes of one launch. It ignores the kernel's loops and the card's occupancy and
-predicts no times; `tests/gpu/check_estimate.py` compares its ranks with times measured on a card.
+predicts no times.
 """
 
 import math
