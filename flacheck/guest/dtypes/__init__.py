@@ -95,10 +95,6 @@ def follow(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
     except NotImported as error:
         report["missing"] = _sort_missing(stand_ins.missing)
         return {**report, "error": error.args[1].brief(), "kind": "import"}
-    except Exception as error:
-        # A module of the package may raise any exception.
-        report["missing"] = _sort_missing(stand_ins.missing)
-        return {**report, "error": f"{type(error).__name__}: {error}", "kind": "import"}
     report["modules"] = failures
     recorder.on_launch = follower.launch
     recorder.journal.on_launch = follower.ids.append

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
+
+from .overflow import REFUSALS, on_the_side
 
 _STEP = "_flacheck_made"
 # Typical activations behind a norm; larger values would be an assumption.
@@ -45,7 +46,7 @@ class Exponentials:
         setattr(tensor, _STEP, step)
         if not self._is_exponential(step):
             return None
-        with _on_the_side():
+        with on_the_side():
             return _find_overflow(step)
 
     def forget(self, tensor: torch.Tensor) -> None:
@@ -58,30 +59,13 @@ class Exponentials:
         others = [leaf for leaf in tree_leaves((args, dict(kwargs))) if not _is_tensor(leaf)]
         key = f"{function!r} {others!r} {operand.dim()}"
         if key not in self._is_exponential_by_key:
-            with _on_the_side():
+            with on_the_side():
                 self._is_exponential_by_key[key] = _probe_exponential(step)
         return self._is_exponential_by_key[key]
 
 
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
-
-
-class _on_the_side:
-    """A context for calculations on real tensors, which no mode follows."""
-
-    def __enter__(self) -> None:
-        self._entered = [
-            _disable_current_modes(),
-            torch.autocast("cuda", enabled=False),
-            torch.no_grad(),
-        ]
-        for context in self._entered:
-            context.__enter__()
-
-    def __exit__(self, *exc_info: Any) -> None:
-        for context in reversed(self._entered):
-            context.__exit__(*exc_info)
 
 
 def _call_with(step: _Step, replacement: torch.Tensor) -> torch.Tensor | None:
@@ -95,9 +79,7 @@ def _call_with(step: _Step, replacement: torch.Tensor) -> torch.Tensor | None:
 
     try:
         result = function(*tree_map(replace, list(args)), **tree_map(replace, dict(kwargs)))
-    # An operation raises anything for a shape or dtype that it does not accept, also as a CPU may
-    # lack it in float16.
-    except Exception:
+    except REFUSALS:
         return None
     return result if _is_tensor(result) else None
 

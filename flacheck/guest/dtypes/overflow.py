@@ -6,6 +6,7 @@ constant.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,6 +17,15 @@ from torch.utils._pytree import tree_map
 
 _LARGEST = 65504.0
 _OVERFLOW_MESSAGE = "without overflow"
+# What operations raise for operands of another shape or dtype, or that a CPU does not support.
+REFUSALS = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError)
+
+
+@contextlib.contextmanager
+def on_the_side() -> Iterator[None]:
+    """Calculate on real tensors, which no mode follows."""
+    with _disable_current_modes(), torch.autocast("cuda", enabled=False), torch.no_grad():
+        yield
 
 
 def overflow(function: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -53,12 +63,11 @@ def _find_evidence(function: Any, args: Any, kwargs: Mapping[str, Any]) -> str |
         return torch.zeros([1] * value.dim(), dtype=value.dtype)
 
     try:
-        with _disable_current_modes(), torch.autocast("cuda", enabled=False), torch.no_grad():
+        with on_the_side():
             result = function(*tree_map(small, list(args)), **tree_map(small, dict(kwargs)))
             if _is_real_half(result) and torch.isinf(result).all():
                 return "infinite"
-    except Exception as error:
-        # The program's operation may raise anything for tensors of this shape.
+    except REFUSALS as error:
         if _OVERFLOW_MESSAGE in str(error):
             return str(error).splitlines()[0]
     return None

@@ -11,12 +11,17 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 
 from ..inference.operators import FUNCTION, LAYER, Operator
+from ..search.attempts import CaughtError, attempt
+from ..search.modules import NotImported
 
+T = TypeVar("T")
+# CPU seconds for the import of a target's module.
+_IMPORT_SECONDS = 60.0
 CONFIG = "config"
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
@@ -94,15 +99,12 @@ def layers(operators: list[Operator]) -> list[Followable]:
 def _module(where: str) -> ModuleType:
     if not where.endswith(".py"):
         sys.path.append(os.getcwd())
-        try:
-            return importlib.import_module(where)
-        except ModuleNotFoundError as error:
-            if error.name and where.startswith(error.name):
-                raise NoTarget(
-                    f"there is no module {where!r}; give FILE.py:NAME for a file, or --package for "
-                    "a package that is not installed"
-                ) from None
-            raise
+        if not _exists(where):
+            raise NoTarget(
+                f"there is no module {where!r}; give FILE.py:NAME for a file, or --package for "
+                "a package that is not installed"
+            )
+        return _run(where, lambda: importlib.import_module(where))
     if not os.path.isfile(where):
         raise NoTarget(f"there is no file {where}")
     name = os.path.basename(where).removesuffix(".py")
@@ -114,8 +116,27 @@ def _module(where: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, os.path.abspath(where))
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    run_module = spec.loader.exec_module
+    _run(where, lambda: run_module(module))
     return module
+
+
+def _exists(name: str) -> bool:
+    """Return True if there is a module of this name; its packages are imported."""
+    package = name.rpartition(".")[0]
+    if package and not _exists(package):
+        return False
+    if package:
+        _run(package, lambda: importlib.import_module(package))
+    return name in sys.modules or importlib.util.find_spec(name) is not None
+
+
+def _run(name: str, code: Callable[[], T]) -> T:
+    """Return the result of an import; raise NotImported for whatever the module raises."""
+    outcome = attempt(code, _IMPORT_SECONDS)
+    if isinstance(outcome, CaughtError):
+        raise NotImported(name, outcome)
+    return outcome
 
 
 def _near(module: ModuleType) -> str:
