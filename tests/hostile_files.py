@@ -37,7 +37,11 @@ from flacheck.evidence.published.form import (
 from flacheck.evidence.published.library import open_library
 from flacheck.evidence.published.packing import digest_of_keys
 from flacheck.files import json_objects
+from flacheck.model import digest
+from flacheck.pipeline import build_units
+from flacheck.source import builds
 from flacheck.source.builds import make_output
+from flacheck.source.packages.package import Package
 from flacheck.subjects.captures import capture_archive
 from flacheck.subjects.captures.capture_report import check_report
 from flacheck.subjects.captures.coverage import coverage
@@ -296,6 +300,51 @@ def _read_make(text: str, folder: Path) -> None:
     make_output.read(text, folder, folder)
 
 
+_NINJA = """
+ninja_required_version = 1.3
+nvcc = /usr/local/cuda/bin/nvcc
+flags = -DTORCH_EXTENSION_NAME=attn -Icsrc -isystem /usr/include/torch
+post = --expt-relaxed-constexpr -std=c++17 $
+  -gencode=arch=compute_90,code=sm_90
+rule cuda_compile
+  depfile = $out.d
+  command = $nvcc --dependency-output $out.d $flags -c $in -o $out $post
+
+build fwd.o: cuda_compile csrc/a_64.cu
+build bwd.o: cuda_compile csrc/b_64.cu | csrc/common.h
+  post = -DBACKWARD=1 ${flags}
+"""
+# Lines that never end, refer to themselves or lack a part.
+_NINJA_LOOPS = (
+    _NINJA.replace("rule ", "a = $a$a$a\n  b = $a\nrule "),
+    _NINJA.replace("-c $in", "$in $in $command$command '"),
+    _NINJA + "subninja x\ninclude /dev/zero\nbuild x:\nbuild $\npool x\n",
+)
+_DATABASE: list[dict[str, Any]] = [
+    {"directory": ".", "command": "nvcc -DD=64 -Icsrc -c csrc/a_64.cu -o a.o", "file": "a.cu"},
+    {"directory": "csrc", "arguments": ["nvcc", "-I.", "-std=c++20", "-c", "b_64.cu"]},
+]
+
+
+def _build_reader(name: str) -> Callable[[str, Path], None]:
+    """A reader of a project with a build file of this name, as a scan reads it."""
+
+    def read(text: str, folder: Path) -> None:
+        root = folder / "project"
+        for unit in ("a_64.cu", "b_64.cu"):
+            (root / "csrc").mkdir(parents=True, exist_ok=True)
+            (root / "csrc" / unit).write_text("// a unit\n")
+        (root / name).write_bytes(text.encode("utf-8", "surrogatepass"))
+        package = Package("pack", "1", str(root), "digest", {})
+        try:
+            for source in build_units.sources_of(package, builds.find(root)):
+                digest([source.kernel.to_json(), [each.to_json() for each in source.launches]])
+        finally:
+            (root / name).unlink()
+
+    return read
+
+
 def _store() -> bytes:
     """The file of a small store."""
     from tests.store import test_damage
@@ -420,6 +469,8 @@ def kinds() -> dict[str, Kind]:
         "capture report": Kind(_values([_REPORT]), _read_report),
         "capture archive": Kind(corrupt(lambda: [_archive()]), _read_archive),
         "make output": Kind(_texts(_MAKE), _read_make),
+        "ninja": Kind(_texts(_NINJA, *_NINJA_LOOPS), _build_reader("build.ninja")),
+        "compile commands": Kind(_values([_DATABASE]), _build_reader("compile_commands.json")),
         "store bytes": Kind(corrupt(lambda: [_store()]), _read_store),
     }
     return {**hostile.KINDS, **files}

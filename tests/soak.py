@@ -1,7 +1,7 @@
 """Faults by the thousand against the fake toolchain: `python -m tests.soak --help`.
 
-Five parts, each with counts and a seed: faults within worker, server and messages; kills from
-outside; kill -9 of the parent; mutated inputs; mutated build files. Exit status 1 when anything was judged wrongly,
+Four parts, each with counts and a seed: faults within worker, server and messages; kills from
+outside; kill -9 of the parent; mutated inputs. Exit status 1 when anything was judged wrongly,
 hung, was lost, or got away.
 """
 
@@ -30,7 +30,7 @@ from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.model import Record, Verdict
 from flacheck.store import Store
-from tests import fake, mutated_builds
+from tests import fake
 from tests.engine.test_faults import descendants
 from tests.fake.worker import ANSWERS, PACKETS
 from tests.hostile import Kind
@@ -399,21 +399,9 @@ def mutate(count: int, seed: int, only: Sequence[str] = ()) -> Tally:
     return tally
 
 
-def misread(count: int, seed: int) -> Tally:
-    """Read so many changed build files."""
-    tally = Tally()
-    with tempfile.TemporaryDirectory() as folder:
-        outcomes = mutated_builds.read_all(Path(folder) / "project", count, seed)
-    for outcome, times in outcomes.items():
-        tally.counts[outcome] += times
-        if outcome not in ("read", "refused"):
-            tally.blame(outcome)
-    return tally
-
-
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    defaults = {"faults": 1000, "kills": 1000, "parents": 200, "inputs": 2000, "builds": 2000}
+    defaults = {"faults": 1000, "kills": 1000, "parents": 200, "inputs": 2000}
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--seed", type=int, default=1)
@@ -433,7 +421,6 @@ def main(words: list[str] | None = None) -> int:
         ("kills", options.kills, lambda n: strike(n, random.Random(options.seed))),
         ("parents", options.parents, lambda n: orphan(n, random.Random(options.seed))),
         ("inputs", options.inputs, lambda n: mutate(n, options.seed, options.only)),
-        ("builds", options.builds, lambda n: misread(n, options.seed)),
     )
     for name, count, part in parts:
         if count:

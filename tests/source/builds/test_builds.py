@@ -13,7 +13,6 @@ import pytest
 from flacheck.errors import MatrixError
 from flacheck.source import builds
 from flacheck.source.builds.arguments import BuildUnit, split_arguments
-from tests import mutated_builds
 
 NINJA = """
 ninja_required_version = 1.3
@@ -206,10 +205,3 @@ def test_a_small_build_file_takes_no_long_time(tmp_path: Path, name: str, text: 
     with contextlib.suppress(MatrixError):
         builds.find(tmp_path)
     assert time.process_time() - started < 10
-
-
-def test_changed_build_files_are_read_or_refused(tmp_path: Path) -> None:
-    """No other error, and none takes two seconds; `python -m tests.soak` reads a thousand."""
-    outcomes = mutated_builds.read_all(tmp_path / "project", 300, seed=24)
-    assert [each for each in outcomes if each not in ("read", "refused")] == []
-    assert outcomes["read"] > 150
