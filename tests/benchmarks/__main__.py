@@ -1,6 +1,6 @@
 """Prints what flacheck costs.
 
-`python -m tests.benchmarks [overhead] [crashes] [parallel] [startup] [gate] [throughput]`
+`python -m tests.benchmarks [overhead] [crashes]`
 
 Processor seconds are those of all processes together; every ratio is of two things measured in the
 same run, for machines are noisy and shared. Nothing here asserts: read the figures.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -24,14 +23,11 @@ from flacheck.engine.loop import request
 from flacheck.model import Cell
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
-from flacheck.store import Store
 from flacheck.subjects.inputs.expand import Selection
 from flacheck.subjects.inputs.subject import Subject
 from flacheck.tables import find_shipped_folder
 from tests.benchmarks.measured import Cost, cost
-from tests.made_records import record
 
-ROOT = Path(__file__).parent.parent.parent
 PLAIN = str(Path(__file__).with_name("plain.py"))
 ENGINE_TRITON, CRASHING_TRITON = "3.5.1", "3.2.0"
 CELLS, CRASHES, SAMPLE = 208, 20, 12
@@ -173,75 +169,9 @@ def crashes(bench: Bench) -> Iterator[str]:
     yield f"extra a crash: {extra:.3f} CPU s (at most 0.3)"
 
 
-def parallel(bench: Bench) -> Iterator[str]:
-    matrix = bench.matrix("parallel", _good(ENGINE_TRITON, CELLS))
-    cells = cells_of(matrix)
-    one, two = bench.scan(matrix, 1), bench.scan(matrix, 2)
-    bare_one, _ = bench.plain(cells, ENGINE_TRITON)
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(2) as threads:
-        halves = list(
-            threads.map(lambda part: bench.plain(part, ENGINE_TRITON)[0], (cells[::2], cells[1::2]))
-        )
-    bare, ours = bare_one.wall / max(half.wall for half in halves), one.wall / two.wall
-    yield f"two bare processes: {bare:.2f} times one; scan -j 2: {ours:.2f} times scan -j 1"
-    yield f"of the speed-up of bare processes: {ours / bare:.2f} (at least 0.9)"
-
-
-def startup(bench: Bench) -> Iterator[str]:
-    runs = 15
-    help_ = sorted(cost([sys.executable, "-m", "flacheck", "--help"]).cpu for _ in range(runs))[
-        runs // 2
-    ]
-    base = sorted(cost([sys.executable, "-c", "import typer, rich"]).cpu for _ in range(runs))[
-        runs // 2
-    ]
-    code = "import sys, flacheck.cli; print([name for name in ('torch', 'triton') if name in sys.modules])"
-    modules = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    yield f"flacheck --help: {help_ / base:.2f} times importing typer and rich (at most 1.6)"
-    yield f"of torch and triton imported: {modules}"
-
-
-def throughput(bench: Bench) -> Iterator[str]:
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.throughput"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    yield from result.stdout.splitlines()
-
-
-def gate(bench: Bench) -> Iterator[str]:
-    runs, records = 7, 1000
-    with tempfile.TemporaryDirectory() as folder:
-        pins = [
-            f"package-{number}==1.{number}.0 ; python_version >= '3.8'" for number in range(198)
-        ]
-        file = Path(folder) / "requirements.txt"
-        file.write_text("\n".join([*pins, "torch==2.8.0", "triton==3.4.0", ""]))
-        with Store.open(folder) as store:
-            records_made = (
-                record(toolchain="triton==3.4.0", constexprs={"BC": size})
-                for size in range(records)
-            )
-            store.add_many(store.begin_run({}), records_made)
-        command = [sys.executable, "-m", "flacheck", "gate", str(file), "--store", folder]
-        costs = sorted(cost(command).cpu for _ in range(runs))
-    yield f"200 pinned packages, {records} records: {costs[runs // 2]:.2f} CPU s (under 1)"
-
-
 BENCHMARKS: dict[str, Callable[[Bench], Iterator[str]]] = {
     "overhead": overhead,
     "crashes": crashes,
-    "parallel": parallel,
-    "startup": startup,
-    "gate": gate,
-    "throughput": throughput,
 }
 
 
