@@ -6,8 +6,6 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from flacheck.capabilities.repro.compilers import Compilers
-from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.evidence.analysis.slow import CODE, SECONDS, TIMES
 from flacheck.model import Record, Verdict
 
@@ -60,12 +58,6 @@ def has_verdict(outcome: ReleaseVerdict | None) -> bool:
 
 # By the release's identity, oldest release first.
 Table = dict[str, ReleaseVerdict]
-
-
-def judge_releases(specimen: Specimen, compilers: Compilers, until: str | None = None) -> Table:
-    """Return the verdict of each release on a specimen."""
-    records = compilers.compile_on(specimen, compilers.releases, until, jobs=1)
-    return {release: ReleaseVerdict.of(record) for release, record in records}
 
 
 def contrasts(table: Table, release: str, faster: float = 0.0) -> list[str]:

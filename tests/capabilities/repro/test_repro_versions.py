@@ -7,7 +7,7 @@ from flacheck.capabilities.repro.versions import ReleaseVerdict
 from flacheck.evidence.analysis.slow import TIMES
 from flacheck.model import Verdict
 from tests.made_records import record
-from tests.made_specimens import FAILS, SIGNATURE, FakeCompilers, chain
+from tests.made_specimens import FAILS, SIGNATURE
 
 
 def test_slow_is_told_from_other_releases() -> None:
@@ -23,20 +23,6 @@ def test_slow_is_told_from_other_releases() -> None:
     assert (
         versions.as_slow(record("compiles", toolchain="triton==3.2.0", seconds=9.0), good) is None
     )
-
-
-def test_every_release_judges_a_specimen() -> None:
-    """The table has the order of the releases, and signatures of failures only."""
-    compilers = FakeCompilers(lambda _: True)
-    compilers.releases = dict.fromkeys(("triton==3.1.0", FAILS, "triton==3.3.0"))  # type: ignore[assignment]
-    table = versions.judge_releases(chain(), compilers, "llir")
-    assert table == {
-        "triton==3.1.0": ReleaseVerdict(Verdict.COMPILES),
-        FAILS: ReleaseVerdict(Verdict.FAILS, SIGNATURE),
-        "triton==3.3.0": ReleaseVerdict(Verdict.COMPILES),
-    }
-    assert list(table) == list(compilers.releases)
-    assert compilers.asked == [(release, "llir") for release in compilers.releases]
 
 
 def test_a_release_that_cannot_read_the_original_does_not_differ() -> None:
