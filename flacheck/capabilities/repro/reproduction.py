@@ -286,23 +286,16 @@ class Reproduction:
         symptom = self._symptom(reduction)
         script, script_runs = self._simplest_script(reduction, symptom)
         script_runs += self._runs(script, own, runs - len(script_runs))
-        exits = {}
         statuses = [run.status for run in script_runs]
+        original_run = self.run_original()
+        table = self._verified_table(reduction, everywhere)
+        # A script takes as long as the compile, which did not end on a release without a verdict.
+        names = dict.fromkeys([*self.oracle.contrasts, *table])
+        judged_releases = [name for name in names if name != own and has_verdict(table.get(name))]
+        exits = self._exits(script, judged_releases)
         if statuses:
             # One run that shows the failure counts more than others that do not.
             exits[own] = min(statuses)
-        original_run = self.run_original()
-        # The contrasts come first, because the time may not suffice for all.
-        others = list(self.oracle.contrasts)
-        table = self._table_of(reduction, [own, *others])
-        if everywhere:
-            further_releases = [n for n in self.compilers.releases if n not in (own, *others)]
-            self.compilers.patience = min(self.compilers.patience, _FURTHER_TIMEOUT)
-            table = self._in_order({**table, **self._table_of(reduction, further_releases)})
-            others += further_releases
-        # A script takes as long as the compile, which did not end on a release without a verdict.
-        judged_releases = [name for name in others if has_verdict(table.get(name))]
-        exits |= self._exits(script, judged_releases)
         if everywhere:
             self._compile_rest()
         return Reproduced(
@@ -329,6 +322,17 @@ class Reproduction:
             changes=tuple(changes(self.original, reduction)),
             operations=tuple(describe_operations(reduction)),
         )
+
+    def _verified_table(self, reduction: Specimen, everywhere: bool) -> Table:
+        """Return the verdicts of the contrasts or, with `everywhere`, of all releases."""
+        # The contrasts come first, because the time may not suffice for all.
+        first_releases = [self.cell.toolchain, *self.oracle.contrasts]
+        table = self._table_of(reduction, first_releases)
+        if not everywhere:
+            return table
+        further_releases = [name for name in self.compilers.releases if name not in first_releases]
+        self.compilers.patience = min(self.compilers.patience, _FURTHER_TIMEOUT)
+        return self._in_order({**table, **self._table_of(reduction, further_releases)})
 
     def _lost_neighbours(self, reduction: Specimen) -> list[str]:
         """Return the nearest releases that judge the reduction unlike the original."""
