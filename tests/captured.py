@@ -1,4 +1,4 @@
-"""Programs that are captured: what they launch, and how they end, on a card that is not there."""
+"""Programs that are captured on a fake GPU: their launches and their exit codes."""
 
 from __future__ import annotations
 

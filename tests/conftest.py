@@ -49,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Start three test processes for two processors: many tests wait for a process of their own."""
+    """Start three test processes for two CPUs: many tests wait for a process of their own."""
     return (os.cpu_count() or 1) * 3 // 2
 
 
@@ -169,7 +169,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def installer_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of its own and the fake uv first on the PATH; the log of its runs is returned."""
+    """Provide an empty cache and put the fake uv first on the PATH; return the log of its runs."""
     (tmp_path / "bin").mkdir()
     log = tmp_path / "installer.log"
     log.touch()

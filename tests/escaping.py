@@ -1,4 +1,4 @@
-"""Probes of the sandbox for tests: bait outside, the ways that must be closed, code that tries them."""
+"""Probes of the sandbox for tests: bait outside, ways to close, and code that tries them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ _LANDLOCK_ABI = ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1)
 
 
 def expected(*open_names: str) -> set[str]:
-    """Return the ways that this machine can close, by its own word: a mistake of flacheck's must
-    not pass for a machine that offers nothing. `open_names` are left open on purpose."""
+    """Return the ways that this machine can close, as flacheck reports them.
+
+    A mistake of flacheck must not look like a machine without support. `open_names` are left open
+    on purpose.
+    """
     ways = set()
     actions = Path("/proc/sys/kernel/seccomp/actions_avail")
     has_filter = actions.is_file() and "errno" in actions.read_text()

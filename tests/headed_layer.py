@@ -1,5 +1,7 @@
-"""A layer with heads, as a user's own file: keys that a float32 parameter promotes reach a kernel
-whose tiles are as wide as a head."""
+"""A layer with heads in a user's own file.
+
+Keys that a float32 parameter promotes reach a kernel whose tiles are as wide as a head.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _OWN = ("/proc/self", "/dev/null", *sys.path, str(Path(__file__).parent.parent))
 
 @dataclass
 class Guard:
-    """Notes what happens while an input is tried; a hook cannot be removed, so there is one."""
+    """Record events while an input is tried; a hook cannot be removed, so there is one."""
 
     own_folder: str = ""
     is_armed: bool = False
@@ -68,7 +68,7 @@ _GUARDS: list[Guard] = []
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of input: how hostile ones are made, and what reads them."""
+    """A kind of input: how hostile examples are made, and the code that reads them."""
 
     strategy: st.SearchStrategy[str]
     read: Callable[[str, Path], object]

@@ -69,7 +69,7 @@ def kernels(toolchain: str, *names: str, **more: Any) -> list[Record]:
 
 
 def every_difference() -> Comparison:
-    """Two releases that differ in every way that there is."""
+    """Return two releases that differ in every possible way."""
     figures = {"shared": 1024, "shared_limit": 232448, "registers": 128, "stack": 0, "spills": 0}
     spoilt = failure("FC501", "too much", toolchain=NEW, kernel="a.b:untested")
     before = [

@@ -73,7 +73,7 @@ def tuned_launch(
     configs: tuple[dict[str, Any], ...] = CONFIGS,
     target: str = "sm90",
 ) -> TunedLaunch:
-    """The kernel of a source, launched as `seen`."""
+    """Return the kernel of a source, launched as `seen`."""
     file = folder / "made.py"
     file.write_text(source)
     autotuner = autotuners.of_file(file, "kernel", "made.py")

@@ -26,7 +26,7 @@ def _deep(levels: int) -> Any:
 
 
 def odd_values() -> st.SearchStrategy[Any]:
-    """Whatever no reader expects where it stands."""
+    """Yield values that no reader expects in this place."""
     return st.one_of(
         st.sampled_from(_ODD_TEXTS),
         st.sampled_from(_ODD_NUMBERS),
@@ -96,5 +96,5 @@ def mangled(draw: st.DrawFn, text: str) -> str:
 
 
 def dump(value: Any) -> str:
-    """The value as whoever means ill would write it: half characters and all."""
+    """Return the value as an attacker would write it, with lone surrogates."""
     return json.dumps(value)

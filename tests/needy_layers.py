@@ -1,4 +1,4 @@
-"""Layers that need a compiled package which is not there, as a user's own file."""
+"""Layers that need a compiled package which is not installed, in a user's own file."""
 
 from __future__ import annotations
 

@@ -120,8 +120,8 @@ def compute(
 def relative_errors(ours: dict[str, Any], right: dict[str, Any]) -> dict[str, float]:
     """Return ||ours - right|| / ||right|| of each result.
 
-    A sum over all tokens may cancel to almost nothing, which no rounding of its terms follows. Its
-    size is at least the norm of its terms.
+    A sum over all tokens may cancel to almost nothing, and rounding errors do not shrink with it.
+    Its size is at least the norm of its terms.
     """
     errors = {}
     for name in ours:

@@ -55,7 +55,7 @@ def test_a_network_test_without_its_index_is_skipped(project: pytest.Pytester) -
 
 
 def test_ci_tries_again_and_then_fails_by_name(project: pytest.Pytester) -> None:
-    """Under --require-index nothing becomes a skip."""
+    """With --require-index no test is skipped."""
     outcome = project.runpytest_subprocess("--require-index")
     outcome.assert_outcomes(passed=1, failed=3, errors=1)
     outcome.stdout.fnmatch_lines(["FAILED *::test_never_reaches_the_index*"])

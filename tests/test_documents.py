@@ -31,7 +31,7 @@ def shown_commands(page: Path) -> list[str]:
 
 @each_page
 def test_every_shown_command_parses(page: Path) -> None:
-    """Its options and values exist."""
+    """The options and values of the command exist."""
     wrong = {}
     for line in shown_commands(page):
         words = words_of(line)

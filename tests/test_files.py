@@ -72,7 +72,7 @@ ATTACKS: dict[str, Callable[[Path, Path], object]] = {
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_only_a_guests_own_regular_files_are_read(guest: GuestFolder, attack: str) -> None:
-    """Anything else is an error at once, which does not contain what is outside."""
+    """Other files raise an error at once, which contains nothing of the outside."""
     if attack == "no permission" and os.geteuid() == 0:
         pytest.skip("root reads every file")
     there = guest.path / "below" / "report.json"
@@ -89,7 +89,7 @@ def test_only_a_guests_own_regular_files_are_read(guest: GuestFolder, attack: st
 
 
 def test_names_stay_below_the_folder(guest: GuestFolder) -> None:
-    """Neither a parent folder nor an absolute path leads out of it."""
+    """A parent folder or an absolute path does not lead out of the folder."""
     for name in ("../outside/key", str(guest.path.parent / "outside" / "key"), "a/../../x"):
         with contextlib.suppress(GuestFileError):
             assert guest.read(name, 1000) is None
@@ -137,7 +137,7 @@ while True:
 
 
 def test_a_guest_that_renames_while_it_is_read_wins_nothing(guest: GuestFolder) -> None:
-    """A folder and a link to a folder outside take turns under one name."""
+    """The test swaps a folder and a link to an outside folder under one name."""
     outside = guest.path.parent / "outside"
     (outside / "report.json").write_text(json.dumps({"secret": SECRET}))
     racer = subprocess.Popen([sys.executable, "-c", RACER, str(guest.path), str(outside)])
@@ -207,7 +207,7 @@ def test_links_within_a_repository_are_followed(tmp_path: Path) -> None:
 
 
 def test_a_shells_pipe_is_read_to_its_end(tmp_path: Path) -> None:
-    """Process substitution passes one; it is bounded, too."""
+    """Process substitution passes a pipe; its size is limited too."""
     for size, result in ((3, b"xxx"), (11, None)):
         reader, writer = os.pipe()
         os.write(writer, b"x" * size)

@@ -22,7 +22,7 @@ SLOW_MATRIX = pytest.param("matrix", marks=pytest.mark.slow)
 
 @pytest.mark.parametrize("name", [*sorted(KINDS.keys() - {"matrix"}), SLOW_MATRIX])
 def test_no_input_ends_in_a_traceback(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Nor runs anything, nor reads what it was not given."""
+    """Inputs also run nothing and read no other file."""
     _attack(KINDS[name], tmp_path_factory.mktemp(name))
 
 

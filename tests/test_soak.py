@@ -12,12 +12,12 @@ from tests import soak
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compiler that is not there soon does not start."""
+    """A compiler that does not start within a short time counts as not starting."""
     monkeypatch.setattr(executors, "START", 5.0)
 
 
 def test_there_are_a_hundred_kinds_of_faults() -> None:
-    """No two alike in process, moment and effect."""
+    """No two faults agree in process, moment and effect."""
     names = [kind.name for kind in soak.faults()]
     assert len(names) == len(set(names)) >= 100
 
@@ -37,5 +37,5 @@ def test_kills_from_outside_make_nothing_fail() -> None:
 
 @pytest.mark.slow
 def test_a_killed_parent_loses_nothing_and_leaves_nothing() -> None:
-    """Scans go on where they were."""
+    """Scans continue where they stopped."""
     assert soak.orphan(3, random.Random(7)).wrong == []

@@ -47,7 +47,7 @@ def test_nothing_but_flacheck_is_top_level(wheel: Path) -> None:
 
 
 def test_a_scan_works_from_an_installed_wheel(wheel: Path, tmp_path: Path) -> None:
-    """In an empty folder elsewhere, with nothing of the checkout on the path."""
+    """The scan runs in an empty folder, without the checkout on the path."""
     site = tmp_path / "site"
     zipfile.ZipFile(wheel).extractall(site)
     empty = tmp_path / "empty"

@@ -38,7 +38,7 @@ sys.exit({status})
 def write(
     folder: Path, promotion: str = PROMOTION, contract: str = "pass", status: int = 0
 ) -> Path:
-    """The script, and the module `mixed` beside it."""
+    """Write the script, and the module `mixed` beside it."""
     mixed_layers.write(folder, "mixed", promotion, contract)
     file = folder / "train.py"
     file.write_text(_FILE.replace("{status}", str(status)), encoding="utf-8")

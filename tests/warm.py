@@ -1,7 +1,7 @@
 """The `flacheck` command from a warm process: imported once, forked for each command.
 
 A command has its own process, folder, environment and streams, as `python -m flacheck` has; only
-the second that Python takes to import it is spared.
+the import of about a second is saved.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _import_everything() -> None:
 
 
 def _run(request: dict[str, Any]) -> None:
-    """Run one command in this forked process, and end it as Python ends."""
+    """Run one command in this forked process, and exit as Python does."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for stream, path in zip((1, 2), request["streams"]):
         file = os.open(path, os.O_WRONLY)

@@ -106,7 +106,7 @@ def test_importing_flacheck_imports_no_compiler() -> None:
 
 @pytest.mark.parametrize("module", ["flacheck", "flacheck.api.explain", "flacheck.api.lists"])
 def test_the_examples_of_docstrings_run(module: str) -> None:
-    """The examples print what they show."""
+    """The docstrings' examples print what they show."""
     __import__(module)
     ran = doctest.testmod(sys.modules[module])
     assert ran.failed == 0

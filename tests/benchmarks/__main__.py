@@ -2,8 +2,8 @@
 
 `python -m tests.benchmarks [overhead] [crashes]`
 
-Processor seconds are those of all processes together; every ratio is of two things measured in the
-same run, for machines are noisy and shared. Nothing here asserts: read the figures.
+CPU seconds are those of all processes together; each ratio compares two things of one run, because
+machines are noisy and shared. Nothing here asserts: read the figures.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def cells_of(matrix: str) -> list[Cell]:
 
 
 def _good(triton: str, count: int, **axes: Any) -> dict[str, Any]:
-    """Cells of quick's kind: our kernels, num_warps 4, as many shapes as it takes; `count` of them."""
+    """Return `count` cells like those of the matrix quick: our kernels, num_warps 4."""
     kernels = [
         "retention.chunk_fwd_h",
         "retention.chunk_fwd_o",

@@ -137,8 +137,9 @@ def _scan(row: Row, command: list[str], keep: Path, name: str) -> dict[str, Any]
 
 
 def _count(row: Row, scans: list[dict[str, Any] | None]) -> None:
-    """A kernel is answered where a launch compiled, or where more failed than may be our own
-    doing."""
+    """A kernel is answered if a launch compiled, or if more launches failed than flacheck's own
+    arguments can explain.
+    """
     counts: Counter[str] = Counter()
     verdicts: Counter[tuple[str, str]] = Counter()
     for document in filter(None, scans):

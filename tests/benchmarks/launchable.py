@@ -241,8 +241,10 @@ class Distribution:
         return sorted(kernels)
 
     def _launches_untold(self, module: Module, name: str) -> bool:
-        """Return whether a value that is handed around may be launched: here, or in a module that
-        this one imports, something is launched that is no kernel's name."""
+        """Return whether a value that is passed around may be launched.
+
+        Whether this module, or one that it imports, launches something that is not a kernel's name.
+        """
         near = {module.name, *(source for source, _ in module.imports.values())}
         near |= {f"{source}.{name}" for source, name in module.imports.values()}
         return any(self._has_untold(self.modules[each]) for each in near if each in self.modules)

@@ -1,5 +1,6 @@
-"""The yardstick: one process that only calls `triton.compile`, cell after cell. Run with a Triton
-on its path.
+"""The baseline.
+
+One process that only calls `triton.compile`, cell after cell. Run with a Triton on its path.
 
 usage: plain.py all CELLS.json      compile every cell; prints {"median": seconds of processor time}
        plain.py crash CELLS.json    each cell in a fork of a warm process, up to its crash; prints

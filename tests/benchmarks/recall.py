@@ -7,9 +7,9 @@ Asks for each report of `recall.yaml` as its user would: a scan of the package a
 under that Triton release, for that GPU. A report is *shown* if a failure of the kernel that it
 names has the message that it prints. `--mended` asks for the newer release of a report instead: it
 is right if the kernel compiles. `--narrow` selects the kernel, which is faster and less of a
-question. Each scan may take `--budget` seconds; what it compiled until then may show a report, but
-nothing else follows from it. FOLDER keeps the answers and the records: a second run compiles only
-what is new. Of sealed reports only the number shown is printed, unless `--why`.
+question. Each scan may take `--budget` seconds; a scan that was cut short can show a report, but it
+proves nothing else. FOLDER keeps the answers and the records: a second run compiles only what is
+new. Of sealed reports only the number shown is printed, unless `--why`.
 """
 
 from __future__ import annotations

@@ -171,7 +171,8 @@ class Check:
     def planted_wrong(self, originals: Sequence[Original]) -> None:
         """A changed constant, a lost barrier and a shifted store are found.
 
-        A change counts if a result changes: some barriers and constants do nothing on these inputs.
+        A change counts only if a result changes: some barriers and constants have no effect on
+        these inputs.
         """
         planted: dict[str, list[str]] = {}
         without_effect = 0
@@ -230,7 +231,7 @@ class Check:
         self.say("planted slowdowns", not missed, f"{found} of {found + len(missed)}; {missed}")
 
     def releases(self, file: Path) -> None:
-        """Run a bundle of several releases; what is known of them has to come out."""
+        """Run a bundle of several releases; the known differences must be found."""
         folder = self.folder / "bundle"
         folder.mkdir()
         start = time.monotonic()

@@ -161,7 +161,7 @@ def test_a_closed_pipe_is_no_error(folder_with_run: Path) -> None:
 def test_settings_come_from_flag_then_variable_then_file(
     folder_with_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A flag comes before a variable, and that before the settings; -v names the source."""
+    """A flag comes before a variable, and a variable before the settings; -v names the source."""
     (folder_with_run / "pyproject.toml").write_text('[tool.flacheck]\ntarget = "sm90"\n')
     file = write_user_settings(folder_with_run, 'format = "markdown"\n', monkeypatch)
     outcome = flacheck("report", "-v", cwd=folder_with_run)

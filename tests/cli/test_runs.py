@@ -56,7 +56,7 @@ def test_runs_are_listed_with_subject_and_records(runs: tuple[str, str, Path]) -
 
 
 def test_a_removed_run_takes_only_its_own_records(runs: tuple[str, str, Path]) -> None:
-    """A removed run takes only records that no other run contains."""
+    """Removing a run removes only records that no other run contains."""
     first, second, folder = runs
     outcome = run("rm", first, "--store", str(folder))
     assert outcome.exit_code == Exit.OK

@@ -44,7 +44,7 @@ def attempts(executor: DaskExecutor, tasks: list[Task]) -> dict[str, Attempt]:
 
 
 def test_each_task_ends_in_its_own_attempt(executor: DaskExecutor) -> None:
-    """Also the tasks of a compiler that dies, and a task for a fresh worker."""
+    """This includes the tasks of a compiler that dies, and a task for a fresh worker."""
     kind = fake.kind({"bad": {"else": ABORT}})
     tasks = [fake.task(f"k{number}", kind) for number in range(300)]
     tasks += [fake.task("bad", kind), fake.task("first", kind, fresh=True)]
@@ -57,7 +57,7 @@ def test_each_task_ends_in_its_own_attempt(executor: DaskExecutor) -> None:
 
 
 def test_a_task_is_ended_at_its_timeout(executor: DaskExecutor) -> None:
-    """The limit holds on the node as it does here."""
+    """The time limit holds on the node as it does on this machine."""
     kind = fake.kind({"slow": {"else": "hang"}})
     outcomes = attempts(executor, [fake.task("slow", kind), fake.task("good", kind)])
     assert outcomes["slow"].outcome is Outcome.TIMED_OUT
@@ -65,7 +65,7 @@ def test_a_task_is_ended_at_its_timeout(executor: DaskExecutor) -> None:
 
 
 def test_a_killed_worker_process_loses_no_task(executor: DaskExecutor) -> None:
-    """Its tasks run again elsewhere; the same tasks end, each once."""
+    """The tasks of a killed worker process run again elsewhere, and each ends once."""
     kind = fake.kind({"*": "sleep 0.01"})
     tasks = [fake.task(f"k{number}", kind) for number in range(200)]
     executor.submit(tasks)
@@ -97,7 +97,7 @@ def test_a_result_that_is_lost_with_its_node_is_waited_for(
     tasks_taken: list[object] = []
 
     class LosesFirst(distributed.as_completed):  # type: ignore[misc, name-defined]
-        """Futures as they complete; the first one loses its result, and has it half a second on."""
+        """Futures as they complete; the first one gets its result half a second late."""
 
         def __next__(self) -> Any:
             future = super().__next__()
@@ -128,7 +128,7 @@ def scheduler(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
 def test_a_killed_scheduler_is_an_error_that_says_how_to_go_on(
     scheduler: tuple[str, subprocess.Popen[bytes]],
 ) -> None:
-    """The results until then are there; nothing hangs."""
+    """The results up to then are kept, and no process hangs."""
     address, process = scheduler
     executor = DaskExecutor(address, 1, lambda task: 30.0)
     assert executor.width == 2

@@ -1,5 +1,6 @@
-"""Failures are tried once more before they are believed, and what did not repeat vouches for
-nothing."""
+"""A failure is tried once more before it counts, and a failure that did not repeat confirms no
+other cell.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from tests.engine.test_scan import ASSERTION, run
 
 
 def test_unstable_is_unstable_for_all(store: Store) -> None:
-    """Six cells with one abort that depends on what the worker did before: none of them fails."""
+    """If six cells abort depending on the worker's earlier work, none of them fails."""
     table = {"used": "pid", "flaky": ASSERTION.replace("abort", "flaky")}
     cells = []
     for warps in range(1, 7):
@@ -69,7 +70,7 @@ def test_a_signal_from_outside_makes_no_cell_fail(tmp_path: Path, store: Store) 
 
 
 def test_a_cell_that_is_struck_twice_does_not_fail(tmp_path: Path, store: Store) -> None:
-    """The more such deaths did not repeat, the more often one has to."""
+    """The more deaths did not repeat, the more repetitions a later death needs."""
     twice = {f"k{n}": f"twice {tmp_path / str(n)}" for n in range(5)}
     records = run(store, [fake.cell(name) for name in twice], twice, jobs=1)
     assert {record.verdict for record in records} == {Verdict.UNKNOWN}
@@ -78,7 +79,7 @@ def test_a_cell_that_is_struck_twice_does_not_fail(tmp_path: Path, store: Store)
 def test_failures_that_did_not_repeat_raise_the_number_of_trials(
     tmp_path: Path, store: Store
 ) -> None:
-    """A machine that struck four cells strikes the next one three times, and it compiles then."""
+    """A cell after four struck ones is struck three times, and then it compiles."""
     table = {f"k{n}": f"once {tmp_path / str(n)} fault" for n in range(4)}
     table["later"] = f"twice {tmp_path / 'later'} 3"
     cells = [fake.cell(name) for name in table]
@@ -87,7 +88,7 @@ def test_failures_that_did_not_repeat_raise_the_number_of_trials(
 
 
 def test_an_exit_without_a_word_vouches_for_no_other(tmp_path: Path, store: Store) -> None:
-    """A cell that always exits so fails; cells that did it once with the same message do not."""
+    """A cell that always exits without a message fails; cells that did it once do not."""
     table = {f"k{n}": f"once {tmp_path / str(n)} exit {n + 1}" for n in range(8)}
     cells = [fake.cell("always"), *map(fake.cell, table)]
     records = {r.kernel: r for r in run(store, cells, {**table, "always": "exit 3"}, jobs=1)}
@@ -96,7 +97,7 @@ def test_an_exit_without_a_word_vouches_for_no_other(tmp_path: Path, store: Stor
 
 
 def test_a_confirmed_failure_vouches_for_no_other_cell(tmp_path: Path, store: Store) -> None:
-    """Beside a cell that fails each time, those that fail once in the same words do not fail."""
+    """Beside a cell that always fails, cells that fail once with the same message do not fail."""
     for name, says in (("raise", "raise RuntimeError: x"), ("abort", ASSERTION)):
         table = {f"{name}{n}": f"once {tmp_path / f'{name}{n}'} {says}" for n in range(4)}
         always = f"{name} always"
@@ -154,7 +155,7 @@ def test_an_unstable_cell_is_asked_again(tmp_path: Path, store: Store) -> None:
 
 
 def test_what_the_system_killed_for_want_of_memory_is_asked_again(store: Store) -> None:
-    """A kill by the system runs again; a failure at the cell's own limit needs a higher limit."""
+    """Such a cell runs again; a failure at the cell's own limit needs a higher limit."""
     cell = fake.cell("kernel")
     kill = Attempt(Outcome.OUT_OF_MEMORY, stage="lower", oom_killed=True)
     for attempt, is_reused in ((replace(kill, oom_killed=False), True), (kill, False)):

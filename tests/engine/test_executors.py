@@ -47,7 +47,7 @@ def has_gone(marker: str, seconds: float = 5) -> bool:
 
 
 def test_a_finished_compile_says_what_it_needs() -> None:
-    """Resources and the last stage come back."""
+    """The attempt has the resources and the last stage."""
     kind = fake.kind({})
     attempt = attempts([fake.task("good", kind)])["good"]
     assert (attempt.outcome, attempt.resources.shared, attempt.stage) == (
@@ -72,7 +72,7 @@ def test_a_finished_compile_says_what_it_needs() -> None:
 def test_whatever_the_compiler_does_the_next_cell_compiles(
     behaviour: str, outcome: Outcome, signal_name: str
 ) -> None:
-    """A crash is one attempt's outcome, with the stage it happened in, and harms no other."""
+    """A crash is one attempt's outcome, with its stage, and affects no other cell."""
     kind = fake.kind({"bad": behaviour})
     outcomes = attempts([fake.task(name, kind) for name in ("first", "bad", "second", "third")])
     assert (outcomes["bad"].outcome, outcomes["bad"].signal, outcomes["bad"].stage) == (
@@ -98,7 +98,7 @@ def test_a_flood_on_stderr_is_cut_in_the_middle() -> None:
 
 
 def test_an_endless_assembler_is_killed_with_its_worker() -> None:
-    """A time-out ends the whole process group; nothing is left running."""
+    """A timeout ends the whole process group, so that no process is left."""
     marker = f"flacheck-test-{os.getpid()}-hang"
     kind = fake.kind({"bad": f"hang {marker}"})
     pool = LocalPool(1, lambda task: 1.0 if task.name == "bad" else 30)
@@ -117,7 +117,7 @@ def test_an_endless_assembler_is_killed_with_its_worker() -> None:
 def test_the_wait_for_a_processor_is_not_a_cells_time(
     monkeypatch: pytest.MonkeyPatch, waiting_share: float, outcome: Outcome
 ) -> None:
-    """A busy machine makes no cell time out."""
+    """A cell's time excludes the wait for a CPU, so that a busy machine causes no timeout."""
     start = time.monotonic()
 
     def waiting(pid: int) -> float:
@@ -129,7 +129,7 @@ def test_the_wait_for_a_processor_is_not_a_cells_time(
 
 
 def test_the_wait_for_a_processor_is_measured_of_children_too() -> None:
-    """Two processes of one processor wait for each other half of the time."""
+    """Two processes on one CPU each wait for half of the time."""
     spin = "import time; end = time.monotonic() + 2\nwhile time.monotonic() < end: pass"
     parent = (
         f"import os, subprocess, sys; os.sched_setaffinity(0, [{min(os.sched_getaffinity(0))}])"
@@ -153,7 +153,7 @@ def test_a_memory_bomb_meets_its_limit() -> None:
 
 
 def test_a_worker_is_recycled_when_it_has_grown() -> None:
-    """Memory that a compiler leaks goes with its process."""
+    """Memory that a compiler leaks is freed with its worker."""
     kind = fake.kind({"big": "grow 200", "*": "pid"}, recycle_mb=100)
     outcomes = attempts([fake.task(name, kind) for name in ("one", "two", "big", "three")])
     pids = {name: outcomes[name].facts["pid"] for name in ("one", "two", "three")}
@@ -161,7 +161,7 @@ def test_a_worker_is_recycled_when_it_has_grown() -> None:
 
 
 def test_a_fresh_task_gets_a_worker_that_has_done_nothing() -> None:
-    """A warm fork of its own, and the tasks after it share it."""
+    """The task gets a warm fork of its own, which the tasks after it share."""
     kind = fake.kind({"*": "pid"})
     pool = LocalPool(1, lambda task: 30)
     pool.submit([fake.task("one", kind)])
@@ -184,7 +184,7 @@ def test_a_compiler_that_does_not_start_answers_for_all_its_cells() -> None:
 
 
 def test_tasks_survive_a_killed_server() -> None:
-    """Somebody kills the warm process from outside: its tasks go to another."""
+    """If the warm process is killed from outside, its tasks go to another one."""
     kind = fake.kind({"first": "pid"})
     pool = LocalPool(1, lambda task: 30)
     pool.submit([fake.task(name, kind) for name in ("first", *"bcdefgh")])
@@ -200,7 +200,7 @@ def test_tasks_survive_a_killed_server() -> None:
 
 
 def test_two_jobs_use_two_workers() -> None:
-    """One kind of worker may be at work twice."""
+    """Two workers of one kind may run at once."""
     kind = fake.kind({"*": "pid"})
     outcomes = attempts([fake.task(f"k{i}", kind) for i in range(200)], jobs=2)
     assert len({attempt.facts["pid"] for attempt in outcomes.values()}) == 2
@@ -208,7 +208,7 @@ def test_two_jobs_use_two_workers() -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_parent_leaves_nothing_running(how: signal.Signals) -> None:
-    """kill -9 of flacheck itself takes worker, server and assembler with it."""
+    """kill -9 of flacheck itself ends worker, server and assembler."""
     marker = f"flacheck-test-{os.getpid()}-{how.name}"
     script = (
         "from tests import fake; from flacheck.engine.executors import LocalPool\n"

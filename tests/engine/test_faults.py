@@ -1,4 +1,4 @@
-"""Whatever becomes of a worker, its server and their messages, every task ends in an attempt."""
+"""Every task ends in an attempt, whatever happens to a worker, its server or their messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMEOUT, PATIENCE = 2.0, 40.0
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compiler that is not there soon does not start."""
+    """A compiler that does not start within a short time counts as not starting."""
     monkeypatch.setattr(executors, "START", 2.0)
 
 
@@ -84,8 +84,10 @@ def test_an_answer_of_no_known_form_is_unknown() -> None:
 
 
 def test_a_signal_from_outside_again_and_again_is_unknown() -> None:
-    """Repeated signals from outside make a cell unknown, since no compiler ends itself so. (Python
-    ignores SIGPIPE.)"""
+    """Repeated signals from outside make a cell unknown, since no compiler ends itself this way.
+
+    (Python ignores SIGPIPE.)
+    """
     names = executors.SIGNALS_FROM_OUTSIDE - {"SIGPIPE"}
     for how, attempt in among_others(*(f"signal {name}" for name in names)).items():
         record = judge(fake.cell("bad"), attempt)
@@ -129,7 +131,7 @@ def test_a_limit_of_the_machine_is_never_a_failure(limit: str, code: str, error:
 
 
 def test_a_limit_on_processor_time_is_a_time_out() -> None:
-    """flacheck sets it, to end an assembler that outlives its worker."""
+    """flacheck sets the CPU limit against orphaned assemblers; reaching it is a timeout."""
     (attempt,) = among_others("signal SIGXCPU").values()
     assert attempt.outcome is Outcome.TIMED_OUT
 
@@ -143,7 +145,7 @@ def test_a_fault_that_happens_once_is_forgotten(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_cell_that_kills_its_server_again_and_again_is_unknown() -> None:
-    """It is not tried without end."""
+    """Such a cell is tried a limited number of times."""
     names = ("SIGKILL", "SIGTERM", "SIGSEGV", "SIGABRT")
     for attempt in among_others(*(f"server {name}" for name in names)).values():
         assert attempt.outcome is Outcome.LOST
@@ -152,7 +154,7 @@ def test_a_cell_that_kills_its_server_again_and_again_is_unknown() -> None:
 
 @pytest.mark.slow
 def test_a_cell_that_stops_its_server_and_dies_is_unknown() -> None:
-    """Nobody would report the worker's end: it is tried again elsewhere, a few times."""
+    """No process would report the end, so the cell is tried again elsewhere, a few times."""
     (attempt,) = among_others("stopped").values()
     assert attempt.outcome is Outcome.LOST
     assert attempt.log == "the worker's server was stopped, 3 times"
@@ -160,7 +162,7 @@ def test_a_cell_that_stops_its_server_and_dies_is_unknown() -> None:
 
 
 def test_a_stopped_server_is_not_blamed_on_the_next_cell() -> None:
-    """One cell stops the server and is done; what the next one comes to is learned elsewhere."""
+    """One cell stops the server and ends; the next cell gets its result from another server."""
     kind = fake.kind({"stops": "server SIGSTOP", "bad": "abort x: Assertion `y' failed."})
     tasks = [fake.task(name, kind) for name in ("good", "stops", "bad", "good at last")]
     outcomes = outcomes_of(tasks)
@@ -172,7 +174,7 @@ def test_a_stopped_server_is_not_blamed_on_the_next_cell() -> None:
 
 @pytest.mark.slow
 def test_a_stopped_server_does_not_hold_up_a_time_out() -> None:
-    """The worker is killed at its time-out without any report of the server."""
+    """The worker is killed at its timeout without a report of the server."""
     kind = fake.kind({"stops": "server SIGSTOP", "slow": "hang"})
     outcomes = outcomes_of([fake.task(name, kind) for name in ("stops", "slow", "good at last")])
     assert outcomes["slow"].outcome is Outcome.TIMED_OUT
@@ -182,7 +184,7 @@ def test_a_stopped_server_does_not_hold_up_a_time_out() -> None:
 
 @pytest.mark.slow
 def test_a_worker_that_stops_itself_times_out() -> None:
-    """It is killed all the same."""
+    """A stopped worker is killed at its timeout."""
     (attempt,) = among_others("signal SIGSTOP").values()
     assert attempt.outcome is Outcome.TIMED_OUT
 
@@ -237,7 +239,7 @@ def test_a_compiler_that_does_not_start_is_unknown_for_all_its_cells(start: str)
 
 
 def test_a_worker_that_cannot_be_started_is_unknown() -> None:
-    """No process is left for it, or no interpreter."""
+    """The system has no process for the worker, or its interpreter is missing."""
     kind = fake.kind({})
     absent = type(kind)(kind.name, kind.config, python="/nowhere/python")
     assert outcomes_of([fake.task("a", absent)])["a"].outcome is Outcome.NOT_STARTED

@@ -1,4 +1,4 @@
-"""From an attempt to a verdict, where it is flacheck's own doing that a kernel is refused."""
+"""From an attempt to a verdict, for kernels that are refused because of flacheck."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_kernel_that_reads_torch_is_unknown_beside_its_stand_in() -> None:
 
 
 def test_a_record_holds_of_a_finding_what_names_it() -> None:
-    """Its code, title and facts; the message is the record's own, and the log is the attempt's."""
+    """A record's finding has code, title and facts; message and log are stored elsewhere."""
     removal = replace(ODD, log=REMOVAL, exception=("AttributeError",))
     (finding,) = judge(fake.cell("k"), removal).findings
     assert sorted(finding) == ["code", "facts", "title"]
@@ -50,8 +50,8 @@ def test_a_record_holds_of_a_finding_what_names_it() -> None:
 
 
 def test_a_known_failure_of_a_made_up_call_is_one() -> None:
-    """No argument brings back what a release removed; nor does one explain a failure after the
-    front end.
+    """A removed API and a failure after the front end do not depend on arguments, so they count for
+    a made-up call.
     """
     removal = replace(ODD, log=REMOVAL, exception=("AttributeError",))
     assert judge(made_up(True), removal).verdict is Verdict.FAILS
@@ -59,7 +59,7 @@ def test_a_known_failure_of_a_made_up_call_is_one() -> None:
 
 
 def test_a_kernel_that_no_launch_fits_fails() -> None:
-    """Constants collected in `**meta` fit every launch, a made-up one too."""
+    """Constants collected in `**meta` fail with every launch, a made-up one too."""
     text = "TypeError: dynamic_func() missing 1 required positional argument: 'meta'\n"
     attempt = replace(ODD, log=text)
     assert judge(made_up(True), attempt).verdict is Verdict.UNKNOWN
@@ -83,8 +83,10 @@ def test_a_name_that_triton_no_longer_has_is_the_releases_failure() -> None:
 
 
 def test_what_a_line_of_the_kernel_calls_is_no_launch_that_does_not_fit() -> None:
-    """The launcher's message for bad arguments is the same, and a line of the kernel's source is
-    the difference."""
+    """The launcher's message for bad arguments is the same.
+
+    Only a line of the kernel's source tells the two apart.
+    """
     text = "store() missing 1 required positional argument: 'value'"
     launcher = replace(ODD, log=f"TypeError: {text}\n")
     assert judge(made_up(True), launcher).verdict is Verdict.UNKNOWN
@@ -97,7 +99,7 @@ def test_what_a_line_of_the_kernel_calls_is_no_launch_that_does_not_fit() -> Non
 
 
 def test_only_an_autotuner_with_a_choice_skips_what_does_not_fit() -> None:
-    """A program that launches such a kernel without one ends there."""
+    """A program that launches such a kernel without an autotuner ends there."""
     needs = Attempt(Outcome.FINISHED, resources=Resources(shared=1 << 20))
     forgiven = replace(ODD, tolerated=True)
     cell = fake.cell("k")

@@ -44,7 +44,7 @@ needs_landlock = pytest.mark.skipif(
 
 
 def project(folder: Path, attack: str, backend: str = BACKEND) -> Path:
-    """A checkout whose build runs this text; what `text` returns is in the wheel."""
+    """A checkout whose build runs this text; the wheel contains what `text` returns."""
     folder.mkdir(parents=True)
     (folder / "pyproject.toml").write_text(PYPROJECT)
     (folder / "backend.py").write_text(backend)
@@ -66,7 +66,7 @@ def build_under(tmp_path: Path, attack: str) -> str:
 
 
 def test_a_build_has_a_clean_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No variable of the user's reaches it, and its home is a folder that is removed."""
+    """The build gets no variable of the user, and its home is a folder that is removed."""
     monkeypatch.setenv("INDEX_PASSWORD", "secret")
     text = "import os\ndef text(): return repr(dict(os.environ))\n"
     variables = eval(build_under(tmp_path, text))
@@ -88,7 +88,7 @@ ESCAPES = {
 @needs_landlock
 @pytest.mark.parametrize("escape", ESCAPES)
 def test_a_build_is_held(tmp_path: Path, escape: str) -> None:
-    """The kernel refuses what leads out of its folder."""
+    """The kernel refuses accesses outside of the build's folder."""
     outside = tmp_path / "outside.txt"
     outside.write_text("private")
     line = ESCAPES[escape].format(outside=str(outside), port=9, pid=os.getpid())
@@ -117,7 +117,7 @@ def text():
 
 
 def test_a_build_sees_only_what_it_requires(tmp_path: Path) -> None:
-    """Not the packages beside flacheck, whose presence would change it."""
+    """The build does not see packages beside flacheck, which would change its result."""
     attack = """
 def text():
     try:
@@ -137,7 +137,7 @@ HOSTILE_BACKENDS = {
 
 @pytest.mark.parametrize("kind", HOSTILE_BACKENDS)
 def test_what_is_no_file_of_the_build_is_not_read(tmp_path: Path, kind: str) -> None:
-    """A link in place of the wheel would be installed, and read back by the package."""
+    """A link in place of the wheel would be installed, and the package could read it back."""
     secret = tmp_path / "secret"
     secret.write_text("private")
     line = HOSTILE_BACKENDS[kind].format(secret=secret)
@@ -148,7 +148,7 @@ def test_what_is_no_file_of_the_build_is_not_read(tmp_path: Path, kind: str) -> 
 
 @pytest.mark.parametrize("name", ["../x-1-py3-none-any.whl", "/tmp/x-1-py3-none-any.whl", "x", 3])
 def test_a_wheels_name_leads_nowhere(tmp_path: Path, name: object) -> None:
-    """The backend gives it."""
+    """The backend chooses the wheel's name, so the name must not lead out of the folder."""
     text = f"""
 def build_wheel(folder, *_):
     class Name(str): pass

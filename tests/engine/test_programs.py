@@ -1,4 +1,4 @@
-"""Programs beside the workers: an environment of their own, limits, and an end with flacheck's."""
+"""Programs beside the workers: their environment, their limits, and their end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_program_has_an_environment_of_its_own(
 
 
 def test_a_config_may_be_longer_than_an_argument(tmp_path: Path) -> None:
-    """Linux accepts 128 KiB in one: a large package has more names of modules, and folders."""
+    """Linux accepts at most 128 KiB in one argument; a large package has more module names."""
     config = {"modules": [f"package.module_{number}" for number in range(20_000)]}
     arguments = programs.guest_arguments(".search", config, tmp_path)
     assert json.loads(Path(arguments[-1]).read_text()) == config
@@ -75,13 +75,13 @@ def test_a_config_may_be_longer_than_an_argument(tmp_path: Path) -> None:
 def test_how_a_program_ended_is_known(
     tmp_path: Path, script: str, exit_code: int | None, name: str | None
 ) -> None:
-    """By itself, or by a signal."""
+    """The end is known if the program ended by itself, or by a signal."""
     end = run(tmp_path, script)
     assert (end.exit_code, end.signal, end.over) == (exit_code, name, None)
 
 
 def test_memory_is_bounded_by_what_is_held(tmp_path: Path) -> None:
-    """Reserving is free; holding counts, also in what the program started."""
+    """Only used memory counts, not reserved memory; that of child processes counts too."""
     reserve = "import mmap; m = mmap.mmap(-1, 8 << 30)"
     assert run(tmp_path, reserve, memory_mb=400).exit_code == 0
     hoard = "import time; x = b'x' * (600 << 20); time.sleep(60)"
@@ -94,7 +94,7 @@ def test_memory_is_bounded_by_what_is_held(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_time_is_bounded_and_nothing_is_left(tmp_path: Path) -> None:
-    """Not even what left its session and its parent."""
+    """A process that left its session and its parent is ended as well."""
     marker = f"flacheck-test-{os.getpid()}-daemon"
     script = (
         "import os, subprocess, sys, time\n"
@@ -113,7 +113,7 @@ def test_time_is_bounded_and_nothing_is_left(tmp_path: Path) -> None:
 
 
 def test_what_a_program_leaves_behind_ends_with_it(tmp_path: Path) -> None:
-    """It is done, so all of it is."""
+    """When the program ends, all its processes end."""
     marker = f"flacheck-test-{os.getpid()}-left"
     script = (
         "import subprocess, sys\n"
@@ -155,7 +155,7 @@ def test_a_program_dies_with_flacheck_and_with_its_warden(tmp_path: Path, victim
 
 
 def _program(marker: str) -> int:
-    """The program itself: its command begins with the script, that of its parents holds it."""
+    """Return the program itself, whose command begins with the script."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")

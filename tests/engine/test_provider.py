@@ -36,7 +36,7 @@ def plan(family: FakeFamily, *versions: str, **more: object) -> Plan:
 def test_a_compiler_that_loses_a_file_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: FakeFamily
 ) -> None:
-    """By `rm -rf`, by an upgrade in its place; what Python caches there is nothing."""
+    """A deleted file and an upgrade in place are noticed; files that Python caches do not count."""
     folder = tmp_path / "compiler"
     (folder / "bin").mkdir(parents=True)
     ptxas = folder / "bin" / "ptxas"
@@ -60,7 +60,7 @@ def test_a_compiler_that_loses_a_file_is_noticed(
 
 
 def test_a_toolchain_is_provided_once_and_when_it_is_wanted(family: FakeFamily) -> None:
-    """However many cells and kinds of worker there are."""
+    """This holds for any number of cells and kinds of worker."""
     plan_made = plan(family, "1.0", "2.0")
     provider = provider_of(plan_made, 512)
     assert family.provided == []
@@ -71,7 +71,7 @@ def test_a_toolchain_is_provided_once_and_when_it_is_wanted(family: FakeFamily) 
 
 
 def test_a_release_without_a_wheel_is_unknown_for_each_of_its_cells(family: FakeFamily) -> None:
-    """FC903 with the reason; nothing is installed."""
+    """The cells get FC903 with the reason, and nothing is installed."""
     plan_made = plan(family, "4.0")
     refusal = provider_of(plan_made, 512).worker_kind(plan_made.cells[0])
     assert refusal == Unavailable(Verdict.UNKNOWN, "no wheel for this Python", "FC903")
@@ -111,7 +111,7 @@ def test_a_worker_holds_a_package_or_the_corpus(tmp_path: Path) -> None:
 
 
 def test_a_plan_says_what_its_run_asks(family: FakeFamily) -> None:
-    """Cells by toolchain and target, and what a report needs beside the records."""
+    """The plan lists cells by toolchain and target, and facts for reports."""
     plan_made = plan(family, "1.0", "2.0", selection={"dtypes": ["bf16"]}, purpose=Purpose.BISECT)
     question, sets = plan_made.asks()
     assert question.about == "fake"

@@ -52,7 +52,7 @@ def run(
 
 
 def test_verdicts_come_with_code_stage_and_signature(store: Store) -> None:
-    """Each manner of failing is named; what is the machine's limit is unknown, not fails."""
+    """Each kind of failure has its code; a limit of the machine is unknown, not a failure."""
     cells = [fake.cell(name) for name in ("good", "bad", "shared", "bomb", "silent")]
     records = {record.kernel: record for record in run(store, cells)}
     assert {name: (r.verdict.value, r.code, r.stage) for name, r in records.items()} == {
@@ -70,7 +70,7 @@ def test_verdicts_come_with_code_stage_and_signature(store: Store) -> None:
 
 @pytest.mark.slow
 def test_a_time_out_is_unknown_and_asked_again_only_with_more_time(store: Store) -> None:
-    """The same limit would end the same way."""
+    """A repetition with the same limit would end the same way."""
     cells = [fake.cell("endless")]
     assert [(r.verdict, r.code) for r in run(store, cells, retry_after=1.0)] == [
         (Verdict.UNKNOWN, "FC901")
@@ -114,7 +114,7 @@ def test_a_failure_is_confirmed_in_a_fresh_worker(store: Store) -> None:
 
 
 def test_each_failure_is_confirmed_once(store: Store) -> None:
-    """Twenty crashes are forty attempts: none vouches for another."""
+    """Twenty crashes take forty attempts, because a crash confirms only its own cell."""
     from flacheck.engine import judge
 
     cells = [fake.cell("bad", num_warps=warps) for warps in range(1, 21)]
@@ -139,7 +139,7 @@ def test_each_failure_is_confirmed_once(store: Store) -> None:
 def test_a_time_out_with_less_time_than_a_scan_gives_is_no_answer(
     store: Store, seconds: float, cached: bool
 ) -> None:
-    """A search for fallbacks gives a candidate a minute; a scan gives it five."""
+    """A search for fallbacks gives a candidate one minute, a scan five."""
     cell = fake.cell("good")
     timed_out = judge(cell, Attempt(Outcome.TIMED_OUT, seconds=seconds))
     store.add(store.begin_run({}, purpose=Purpose.FALLBACKS), timed_out)
@@ -164,7 +164,7 @@ def test_a_target_the_release_does_not_know_is_skipped(store: Store) -> None:
 
 
 def test_a_toolchain_that_cannot_be_had_is_unknown_and_asked_again(store: Store) -> None:
-    """FC903 with the reason; the wheel may be there tomorrow."""
+    """The cells get FC903 with the reason; a wheel may exist later."""
     absent = Unavailable(Verdict.UNKNOWN, "no wheel for CPython 3.14", "FC903")
     cells = [fake.cell("good")]
     records = run(store, cells, kind_of=lambda cell: absent)
@@ -207,7 +207,7 @@ def test_kill_9_in_mid_scan_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_no_worker_is_left_when_the_caller_stops_early(store: Store) -> None:
-    """Closing the pool in the middle ends every process of it."""
+    """Closing the pool early ends all its processes."""
     cells = [fake.cell("endless"), fake.cell("good")]
     timeouts = Timeouts(60)
     pool = LocalPool(2, timeouts)

@@ -76,7 +76,7 @@ def test_a_busy_machine_makes_no_compile_slow(
 
 
 def test_a_slow_compile_is_confirmed_by_a_second_one(tmp_path: Path) -> None:
-    """Both take long, and the quicker of the two counts."""
+    """Both compiles take long, and the shorter time counts."""
     with Store.open(tmp_path) as store:
         records = list(compile_cells(store, OLD, NEW, old="slow 1", new="slow 90"))
         assert [record.compile_seconds for record in records] == [1.0, 90.0]
@@ -95,7 +95,7 @@ def test_a_hiccup_is_not_a_slow_compile(tmp_path: Path) -> None:
 
 
 def test_a_long_compile_of_one_release_is_compiled_once(tmp_path: Path) -> None:
-    """There is nothing beside which it would be slow."""
+    """Without another release there is nothing to compare the compile with."""
     with Store.open(tmp_path) as store:
         hiccup = f"hiccup 90 {tmp_path / 'mark'}"
         (record,) = compile_cells(store, NEW, old="slow 1", new=hiccup)
@@ -103,7 +103,7 @@ def test_a_long_compile_of_one_release_is_compiled_once(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_keeps_a_compile_that_waits_for_its_second(tmp_path: Path) -> None:
-    """Its first time counts."""
+    """The first compile's time counts."""
     with Store.open(tmp_path) as store:
         running = compile_cells(store, OLD, NEW, old="slow 90", new="slow 1")
         assert next(running).toolchain == NEW.toolchain

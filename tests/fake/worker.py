@@ -1,9 +1,9 @@
 """A compiler that behaves by a table: the guest's side of the fake toolchain.
 
-The table (JSON in the worker's config) maps a kernel's name, or "*", to what compiling it does; a
-behaviour may differ by option (`"by": "num_warps", "8": "abort …"`), by a constexpr of the launch,
-by the dtype of its argument `x` (`"by": "dtype"`) and by toolchain version (`"==1.0"`). (`"says":
-"tl.dot", "times": 2, "then": "abort …"`) and by toolchain version (`"==1.0"`).
+The table (JSON in the worker's config) maps a kernel's name, or "*", to a behaviour of its compile;
+a behaviour may differ by option (`"by": "num_warps", "8": "abort …"`), by a constexpr of the
+launch, by the dtype of its argument `x` (`"by": "dtype"`), by source text (`"says": "tl.dot",
+"times": 2, "then": "abort …"`) and by toolchain version (`"==1.0"`).
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Worker:
         time.sleep(float(rest))
 
     def do_killnode(self, rest: str) -> None:
-        """Kills the process that started the server of this worker."""
+        """Kill the process that started the server of this worker."""
         with open(f"/proc/{os.getppid()}/stat") as file:
             owner = int(file.read().rpartition(")")[2].split()[1])
         os.kill(owner, signal.SIGKILL)
@@ -160,7 +160,7 @@ class Worker:
             os.abort()
 
     def do_exhaust(self, rest: str) -> None:
-        """Meets a limit of the machine, and reports it as compilers do: by an error of its own."""
+        """Reach a limit of the machine, and report it as compilers do: by an error."""
         try:
             getattr(self, "_exhaust_" + rest)()
         except Exception:
@@ -200,19 +200,19 @@ class Worker:
         os.abort()
 
     def do_signal(self, rest: str) -> None:
-        """Somebody else sends the worker a signal, which under nohup it may ignore."""
+        """Send the worker a signal from another process, which under nohup it may ignore."""
         number = getattr(signal, rest)
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
     def do_server(self, rest: str) -> None:
-        """Somebody else sends the server a signal, and the compile goes on for a while."""
+        """Send the server a signal from another process, and continue the compile for a while."""
         os.kill(os.getppid(), getattr(signal, rest))
         time.sleep(0.2)
 
     def do_stopped(self, rest: str) -> None:
-        """The server is stopped, and then the worker dies."""
+        """Stop the server, then end the worker."""
         os.kill(os.getppid(), signal.SIGSTOP)
         os.abort()
 
@@ -233,7 +233,7 @@ class Worker:
         raise RuntimeError(chr(0x1F600) * int(rest))
 
     def do_once(self, rest: str) -> None:
-        """Does what follows the file's name, but only where the file is not there yet."""
+        """Do the named behaviour only while the file does not exist."""
         file, _, then = rest.partition(" ")
         if not os.path.exists(file):
             open(file, "w").close()

@@ -7,7 +7,7 @@ have chosen; then the median of 20 runs is printed in ms, ours over theirs, with
 that several processes can share what one would compile for minutes.
 
 FLA refuses its gated backward on Hopper under Triton 3.4 to 3.7.0 as miscompiled (its issue 640).
-`--lift` times it all the same, and prints how far its gradients are from ours.
+`--lift` times it anyway, and prints how far its gradients are from ours.
 """
 
 from __future__ import annotations

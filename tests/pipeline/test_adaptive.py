@@ -66,7 +66,7 @@ def pairs(points: Iterator[Point]) -> set[Any]:
 
 @pytest.mark.parametrize("left_out", [0, 3])
 def test_the_chosen_cells_hold_every_pair_of_values_that_cells_have(left_out: int) -> None:
-    """Also of a part of a product: kernels have constants of their own."""
+    """This also holds for a part of a product: kernels have constants of their own."""
     points = {}
     for number, (key, point) in enumerate(cross().items()):
         if not left_out or number % left_out:
@@ -118,7 +118,7 @@ def test_at_least_the_share_is_compiled_and_never_a_cell_twice() -> None:
 
 
 def test_all_is_compiled_where_every_cell_has_its_own_values() -> None:
-    """Nothing vouches for another cell."""
+    """Without shared values, no cell stands for another one."""
     points = {str(n): {"kernel": f"k{n}", "target": f"sm{n}"} for n in range(5)}
     assert set(replay(points, lambda point: None)) == set(points)
 
@@ -182,7 +182,7 @@ def plan_of(cells: list[Cell]) -> Plan:
 def test_what_was_not_compiled_makes_the_answer_screened(
     store: Store, table: dict[str, Any]
 ) -> None:
-    """With both numbers; the whole question would be good."""
+    """The answer has both numbers; the whole question would be good."""
     cells = many_cells()
     events = list(run_plan(plan_of(cells), store, RunOptions(jobs=1, strategy=ADAPTIVE)))
     records = [event.record for event in events if isinstance(event, RecordSettled)]
@@ -198,7 +198,7 @@ def test_what_was_not_compiled_makes_the_answer_screened(
 
 
 def test_an_interrupted_choice_is_partial(store: Store, table: dict[str, Any]) -> None:
-    """The question is that of all cells until the choice has ended."""
+    """The question covers all cells until the choice has ended."""
     events = run_plan(plan_of(many_cells()), store, RunOptions(jobs=1, strategy=ADAPTIVE))
     for event in events:
         if isinstance(event, RecordSettled):

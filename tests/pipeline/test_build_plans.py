@@ -1,4 +1,4 @@
-"""The plan of what a project's build compiles: kernels, launches, folders of headers, warnings."""
+"""The plan of a project's build: kernels, launches, folders of headers, warnings."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_an_extension_without_a_standard_gets_that_of_the_installed_torch(
 
 
 def test_cutlass_of_the_index_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its wheel has headers in a folder of its own; what the wheel requires has none."""
+    """The wheel has its headers in its own folder; its requirements are not installed."""
     calls = []
 
     def install(requirements: list[str], folder: Path, **more: Any) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def test_cutlass_of_the_index_is_found(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("has_submodule", [False, True])
 def test_a_submodule_that_is_missing_is_named(has_submodule: bool, tmp_path: Path) -> None:
-    """The library's newest release takes its place, and may fail where its own does not."""
+    """The library's newest release replaces the submodule, and it may fail."""
     root = project(tmp_path, "-Icsrc/cutlass/include", text="#include <cutlass/cutlass.h>\n")
     header = root / "csrc/cutlass/include/cutlass/cutlass.h"
     if has_submodule:
@@ -117,7 +117,7 @@ def test_a_submodule_that_is_missing_is_named(has_submodule: bool, tmp_path: Pat
 def test_a_project_with_its_own_cutlass_takes_none_from_the_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its build names the folder."""
+    """The build itself names the folder."""
     monkeypatch.setattr(source_trees, "library_headers", lambda *args, **more: pytest.fail("asked"))
     root = project(tmp_path, "-Ithird/include", text="#include <cutlass/cutlass.h>\n")
     (root / "third" / "include" / "cutlass").mkdir(parents=True)
@@ -138,7 +138,7 @@ def test_an_unknown_kernel_is_an_error_before_a_download(
 
 
 def test_a_folder_outside_of_the_project_is_passed_on(tmp_path: Path) -> None:
-    """If it exists; the worker refuses what a unit may not read there."""
+    """An existing folder is passed on; the worker checks which files a unit may read."""
     (tmp_path / "lib").mkdir()
     root = project(tmp_path, f"-I{tmp_path / 'lib'}", f"-I{tmp_path / 'gone'}")
     toolkit(tmp_path)
@@ -159,7 +159,7 @@ def test_a_build_without_units_names_those_that_do_not_exist(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["--options-file=x.cu", "-x.cu", "@x.cu"])
 def test_a_worker_refuses_a_name_that_is_an_option(name: str) -> None:
-    """A stored unit's file comes from elsewhere, too."""
+    """The file name of a stored unit may come from elsewhere."""
     with pytest.raises(UnitRefused, match="as an option"):
         check_file_name(name)
 

@@ -1,4 +1,4 @@
-"""CELL on a command line: what names one, what names several, and what is refused."""
+"""CELL on a command line: what selects one cell, what selects several, and what is refused."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def refuse(store: Store, what: str | None, selection: Selection = Selection()) -
 
 
 def test_a_key_or_eight_characters_of_it_name_a_cell(store: Store, some: list[Cell]) -> None:
-    """The very cell, so another release is all that differs in what is compiled next."""
+    """The same cell is taken, so that only the release differs in the next compile."""
     put(store, some)
     for name in (some[3].key, some[3].key[:8]):
         cell = resolve_cell(name, Selection(), store, Purpose.REPRO)
@@ -104,7 +104,7 @@ def test_a_key_or_eight_characters_of_it_name_a_cell(store: Store, some: list[Ce
 
 
 def test_a_plan_of_a_chosen_cell_differs_by_release_alone(store: Store, some: list[Cell]) -> None:
-    """Also by what its releases refuse."""
+    """The unsupported targets of its releases may differ too."""
     resolver = Resolver()
     names = [*resolver("3.1.0"), *resolver("3.2.0")]
     plan = ResolvedCell(some[0]).plan(
@@ -117,7 +117,7 @@ def test_a_plan_of_a_chosen_cell_differs_by_release_alone(store: Store, some: li
 def test_an_unknown_short_or_ambiguous_key_is_refused_with_candidates(
     store: Store, some: list[Cell]
 ) -> None:
-    """At most a screenful of them, the failing ones first."""
+    """At most a screenful of candidates is listed, the failing ones first."""
     put(store, some, lambda cell: "it holds" if cell is some[5] else None)
     first, *rest = refuse(store, "0" * 8)
     assert first.endswith("begins with 00000000; name one by its key:")
@@ -147,7 +147,7 @@ def test_flags_name_the_first_of_failing_cells_of_one_signature(
 def test_flags_name_the_only_slow_compile_where_nothing_fails(
     store: Store, some: list[Cell]
 ) -> None:
-    """It is slow beside what the store holds of the other releases."""
+    """The compile is slow beside the stored ones of other releases."""
     newer = replace(some[0], toolchain="triton==3.4.0")
     put(store, [*some, newer])
     slow = judge.judge(newer, Attempt(Outcome.FINISHED, stage="cubin", seconds=60.0))
@@ -171,7 +171,7 @@ def test_a_kernel_recorded_beside_torch_is_loaded_beside_what_there_is(
     torch: str | None,
     how: type[Imported] | type[Stubbed],
 ) -> None:
-    """The same cell with the same key, whether torch is here or its stand-in."""
+    """The cell has the same key whether torch or its stand-in is used."""
     package = Package("fla", "1.0", str(tmp_path), "d" * 16, {})
     (tmp_path / "fla").mkdir()
     monkeypatch.setattr(packages, "installed_package", lambda spec: package)
@@ -196,7 +196,7 @@ def store_record(store: Store, cell: Cell, origin: Origin, **changes: Any) -> st
 
 
 def test_a_stored_source_is_admitted_or_trusted(store: Store, some: list[Cell]) -> None:
-    """A store may have come from elsewhere."""
+    """A store may come from elsewhere."""
     key = store_record(store, some[0], Cut("import os\n", "kernel"))
     assert "import of os" in refuse(store, key)[0]
     cell = resolve_cell(key, Selection(), store, Purpose.BISECT, trust=True)
@@ -223,7 +223,7 @@ def test_a_stored_option_names_no_file(
 def test_a_stored_cell_installs_no_package(
     store: Store, some: list[Cell], monkeypatch: pytest.MonkeyPatch, origin: Origin, tmp_path: Path
 ) -> None:
-    """Nor does one of a CUDA unit; what the user installed is there."""
+    """This includes the cell of a CUDA unit; a package that the user installed is used."""
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
     requests: list[str] = []
     monkeypatch.setattr(cell, "provide_package", lambda spec: requests.append(spec))
@@ -237,7 +237,7 @@ def test_a_stored_cell_installs_no_package(
 def test_a_stored_cell_imports_no_module_but_of_its_package(
     store: Store, some: list[Cell], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Python's own modules run commands when they are imported, too."""
+    """Importing one of Python's own modules may run commands."""
     package = Package("fla", "1.0", str(tmp_path), "d" * 16, {})
     monkeypatch.setattr(packages, "installed_package", lambda spec: package)
     for number, module in enumerate(("antigravity", "torch.utils.collect_env")):
@@ -248,7 +248,7 @@ def test_a_stored_cell_imports_no_module_but_of_its_package(
 def test_flags_that_leave_several_signatures_or_none_are_refused(
     store: Store, some: list[Cell]
 ) -> None:
-    """One example of each; or the cells that match and do not fail."""
+    """The message has one example of each signature, or the matching cells that do not fail."""
     put(store, some, lambda cell: {2: "this holds", 8: "that holds"}.get(cell.options["num_warps"]))
     first, *rest = refuse(store, None)
     assert "fail in 2 ways" in first
@@ -282,8 +282,10 @@ def test_of_several_cells_of_a_matrix_the_verdicts_decide(
 
 
 def test_a_line_of_a_launches_file_is_a_cell(store: Store, tmp_path: Path) -> None:
-    """With release and target, and nothing is compiled to choose it; a line that counts stands for
-    what it counts."""
+    """The line needs a release and a target, and nothing is compiled to choose the cell.
+
+    A count line stands for its launch.
+    """
     plain = {**LAUNCH["launch"], "configs": []}
     first, second = (
         launch(id=letter * 16, launch=plain, options={"num_warps": n})
@@ -362,7 +364,7 @@ def bisect(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_bad_input_of_bisect_is_one_message_and_2(
     tmp_path: Path, command: list[str], message: str
 ) -> None:
-    """No traceback, nothing on stdout."""
+    """The command prints no traceback, and nothing on stdout."""
     outcome = bisect(*command, cwd=tmp_path)
     assert (outcome.returncode, outcome.stdout) == (2, "")
     assert message in outcome.stderr
@@ -371,8 +373,10 @@ def test_bad_input_of_bisect_is_one_message_and_2(
 
 @pytest.mark.network
 def test_the_gated_delta_rule_over_all_releases(tmp_path: Path) -> None:
-    """Ours, 8 warps: four failures of two kinds and their ends; a second time at once; and only
-    what a search needs."""
+    """With 8 warps our kernel has four failures of two kinds.
+
+    A repeated bisection compiles nothing.
+    """
     which = [
         "-k",
         "gated_delta_rule.chunk_fwd_h",

@@ -84,7 +84,7 @@ def units_of(root: Path) -> dict[str, BuildUnit]:
 
 @needs_cmake
 def test_a_cmake_project_is_configured(tmp_path: Path) -> None:
-    """Macros, flags, standard and folders are those of its targets; torch is a stand-in."""
+    """Macros, flags, standard and folders are those of the targets; torch is a stand-in."""
     build = configured_builds.find(cmake_project(tmp_path))
     forward, api = build.units
     assert (forward.file, api.file) == ("csrc/forward.cu", "csrc/api.cpp")
@@ -114,7 +114,7 @@ def test_options_of_the_python_build_are_passed(name: str, text: str, tmp_path: 
 def test_units_of_torch_are_listed_without_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only their compile needs its headers."""
+    """Only the compile of the units needs torch's headers."""
     monkeypatch.setattr(build_stand_ins, "torch_folder", lambda: None)
     forward = units_of(cmake_project(tmp_path))["csrc/forward.cu"]
     assert forward.of_torch
@@ -123,7 +123,7 @@ def test_units_of_torch_are_listed_without_torch(
 
 @needs_cmake
 def test_a_failed_configuration_is_a_warning(tmp_path: Path) -> None:
-    """It quotes the error."""
+    """The warning quotes the error."""
     root = cmake_project(tmp_path, CMAKE + 'message(FATAL_ERROR "no such GPU")\n')
     build = configured_builds.find(root)
     assert build.units == ()
@@ -134,7 +134,7 @@ def test_a_failed_configuration_is_a_warning(tmp_path: Path) -> None:
 @needs_cmake
 @pytest.mark.skipif("other processes" not in expected(), reason="this kernel has no Landlock")
 def test_a_hostile_project_reads_and_writes_nothing(tmp_path: Path) -> None:
-    """Its code runs with the rights of a package: the user's files are out of reach."""
+    """The project's code runs with the rights of a package: the user's files are out of reach."""
     secret = tmp_path / "secret"
     secret.write_text("a password")
     root = tmp_path / "project"
@@ -215,7 +215,7 @@ def test_a_makefile_is_read_and_nothing_is_built(tmp_path: Path) -> None:
 
 @needs_make
 def test_a_makefile_that_fails_is_a_warning(tmp_path: Path) -> None:
-    """The units of its other targets stay."""
+    """The units of the other targets are kept."""
     (tmp_path / "a.cu").touch()
     (tmp_path / "Makefile").write_text("all: a.o b.o\na.o: a.cu\n\tnvcc -c a.cu\n")
     build = configured_builds.find(tmp_path)

@@ -57,7 +57,7 @@ class Report:
 
 @pytest.fixture
 def drives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
-    """A package that launches one kernel on each card; torch is beside flacheck."""
+    """Provide a package that launches one kernel on each card, with torch beside flacheck."""
     cards: list[str] = []
     line = launch(package=SHOP.identity, kernel="shop.ops:scale")
     file = write(tmp_path, HEADER, line)
@@ -113,7 +113,7 @@ def test_launches_for_an_amd_card_are_recorded_on_an_nvidia_card(
 def test_a_package_that_asks_triton_for_what_is_gone_fails_to_import(
     drives: Report, module: str, report: str, is_failure: bool
 ) -> None:
-    """Its modules can be captured past its `__init__`, but no user comes that far."""
+    """Its modules can be captured without the `__init__`, but users cannot import them."""
     drives.said["modules"][module] = report
     plan = resolve(Selection()).capture().expand()
     imports = [cell for cell in plan.cells if cell.stage == "import"]
@@ -172,7 +172,7 @@ def test_an_amd_card_alone_is_captured_on_the_usual_card(drives: Report) -> None
 
 
 def test_a_kernel_that_is_imported_has_its_cut_source_with_it(drives: Report) -> None:
-    """For a worker that cannot import what the capture could."""
+    """A worker that cannot import the package compiles the cut source."""
     plan = resolve(Selection()).capture().expand()
     (origin,) = {cell.kernel.origin for cell in plan.cells}
     assert isinstance(origin, Imported)
@@ -197,7 +197,7 @@ def test_a_known_capture_fetches_no_compiler(
 def test_a_later_shard_reads_its_launches_from_the_file(
     drives: Report, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """They are unpacked until the cells are known."""
+    """The launches are unpacked until the cells are known."""
     file = tmp_path / "captures.zip"
     line = launch(package=SHOP.identity, kernel="shop.ops:scale")
     with zipfile.ZipFile(file, "w") as archive:

@@ -104,7 +104,7 @@ def test_a_run_that_compiled_nothing_asks_nobody(store: Store, refreshes: list[N
 def test_a_run_stops_after_so_many_failures_and_is_not_finished(
     store: Store, refreshes: list[None]
 ) -> None:
-    """A tolerated failure is none of them."""
+    """A tolerated failure does not count."""
     plan = plan_of(cells("tolerated", "a", "bad", "b"))
     events = list(run_plan(plan, store, RunOptions(jobs=1, max_failures=1)))
     assert events[-1] == RunFinished(store.run().id, complete=False, failures=1)
@@ -141,7 +141,7 @@ def test_results_join_what_is_known_of_the_run(store: Store) -> None:
 
 
 def test_an_environment_names_the_flacheck_that_ran() -> None:
-    """With Python and the platform; there is at least one CPU."""
+    """The environment also has Python and the platform; there is at least one CPU."""
     assert environment()["flacheck"] == flacheck.__version__
     assert set(environment()) == {"flacheck", "python", "platform"}
     assert count_processors() >= 1
@@ -183,7 +183,7 @@ def test_a_launch_that_nothing_fits_fails_after_its_last_configuration(store: St
 
 
 def test_a_run_that_ended_before_its_alternatives_is_taken_up(store: Store) -> None:
-    """It is partial until then, and what it had is not compiled again."""
+    """The run is partial until then, and its stored cells are not compiled again."""
     first = settle(store, [launch_with_choices("fits_in_two")])
     assert warps([next(first)]) == [("fake.fits_in_two", 4, "fails")]
     first.close()
@@ -200,7 +200,7 @@ def test_a_run_that_ended_before_its_alternatives_is_taken_up(store: Store) -> N
 
 
 def test_each_shard_asks_the_alternatives_of_its_own_cells(store: Store) -> None:
-    """All of them belong to the one question."""
+    """All alternatives belong to the one question."""
     whole = [launch_with_choices("fits_in_two"), launch_with_choices("a")]
     for part in whole:
         list(run_plan(plan_of([part], whole=whole), store, RunOptions(jobs=1)))

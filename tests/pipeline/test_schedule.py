@@ -40,7 +40,7 @@ def order(costs: Costs, of: list[Cell]) -> list[str]:
 
 
 def test_failures_come_first_then_the_longest() -> None:
-    """The longest never runs alone at the end."""
+    """The longest compile never runs alone at the end."""
     costs = Costs.of([cost("short", 1), cost("long", 9), cost("bad", 2, True), cost("middle", 5)])
     assert order(costs, cells("short", "long", "bad", "middle")) == [
         "bad",
@@ -88,7 +88,7 @@ def test_the_work_done_goes_by_expected_seconds() -> None:
 
 
 def test_the_store_returns_the_costs_of_verdicts(store: Store) -> None:
-    """A cell that reached no verdict may have been cut off."""
+    """A cell without a verdict may have been cut off."""
     run = store.begin_run({})
     assert store.recent_costs() == []
     good, bad = record(seconds=2.0), failure(toolchain="triton==3.3.0", seconds=4.0)
@@ -127,7 +127,7 @@ def test_a_run_of_the_next_release_is_ordered(
 
 
 def test_damaged_records_cost_nothing(tmp_path: Path) -> None:
-    """An estimate never keeps a scan from its work."""
+    """A failing estimate never stops a scan."""
     with Store.open(tmp_path) as store:
         run = store.begin_run({})
         store.add_many(run, [record(seconds=2.0), record(target="sm80")])

@@ -156,7 +156,7 @@ def test_a_handler_gets_the_error_that_it_expects(tmp_path: Path) -> None:
 
 
 def test_an_error_on_one_machine_leaves_the_others(tmp_path: Path) -> None:
-    """A script may download a toolkit unless it has its own, and there is no network."""
+    """A script may download a toolkit unless it finds one, and the sandbox has no network."""
     build = script(
         tmp_path,
         "text = subprocess.check_output([CUDA_HOME + '/bin/nvcc', '-V'], text=True)",
@@ -170,7 +170,7 @@ def test_an_error_on_one_machine_leaves_the_others(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("one_machine")
 def test_only_extensions_that_are_set_up_are_units(tmp_path: Path) -> None:
-    """The folders of `setup` itself belong to each of them, as in setuptools."""
+    """The folders of `setup` itself belong to each extension, as in setuptools."""
     build = script(
         tmp_path,
         "CUDAExtension('n', ['b.cu'])",
@@ -198,7 +198,7 @@ def test_an_error_keeps_the_extensions_made_before(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["def (:", "x = '\0'"])
 def test_a_script_that_is_not_python_is_a_warning(text: str, tmp_path: Path) -> None:
-    """It lists no unit."""
+    """The script lists no unit."""
     build = script(tmp_path, text)
     assert build.units == () and "Error" in build.warnings[0]
 

@@ -66,7 +66,7 @@ VERDICTS = {"fake.good": "compiles", "fake.bad": "fails", "fake.other": "compile
 def test_a_folder_answers_what_another_machine_compiled(
     tmp_path: Path, compiler: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is compiled, and each record names where it came from."""
+    """Nothing is compiled, and each record names its origin."""
     cache = str(tmp_path / "cache")
     first = scan(tmp_path / "a", cache_from=cache, cache_to=cache)
     assert verdicts(first) == VERDICTS
@@ -83,7 +83,7 @@ def test_a_folder_answers_what_another_machine_compiled(
 def test_only_what_is_missing_is_compiled_and_written(
     tmp_path: Path, compiler: dict[str, Any]
 ) -> None:
-    """A verdict that the cache has is not written again, nor one from this store."""
+    """A verdict that the cache has is not written again, and neither is one from this store."""
     cache = tmp_path / "cache"
     scan(tmp_path / "a", [GOOD], cache_to=str(cache))
     before = entry_of(cache, GOOD).stat().st_mtime_ns
@@ -140,7 +140,7 @@ HOSTILE = {
 def test_a_hostile_entry_is_rejected_and_compiled_here(
     how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One warning, whatever is wrong with it; the other entries count."""
+    """The scan prints one warning for all invalid entries; the other entries count."""
     cache = tmp_path / "cache"
     scan(tmp_path / "a", cache_to=str(cache))
     file = entry_of(cache, GOOD)
@@ -179,7 +179,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 def test_a_plain_http_server_answers(
     address: str, tmp_path: Path, compiler: dict[str, Any]
 ) -> None:
-    """Any server of static files will do; what it lacks is compiled here."""
+    """Any server of static files works; missing results are compiled here."""
     scan(tmp_path / "a", CELLS[:2], cache_to=str(tmp_path / "cache"))
     second = scan(tmp_path / "b", cache_from=address)
     assert {name: each.shared_cache for name, each in second.items()} == {
@@ -199,7 +199,7 @@ def test_http_is_not_written(address: str) -> None:
 def test_a_cache_that_does_not_answer_costs_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The run goes on without it, and credentials are not shown."""
+    """The run continues without the cache, and credentials are not shown."""
     url = "http://someone:secret@127.0.0.1:9/cache"
     assert verdicts(scan(tmp_path / "a", cache_from=url)) == VERDICTS
     warnings = [each for each in caplog.records if each.levelno >= logging.WARNING]
@@ -211,7 +211,7 @@ def test_a_cache_that_does_not_answer_costs_one_warning(
 def test_a_cache_that_cannot_be_written_costs_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Every record is in the store all the same."""
+    """Every record is in the store."""
     (tmp_path / "file").write_text("")
     assert verdicts(scan(tmp_path / "a", cache_to=str(tmp_path / "file"))) == VERDICTS
     assert caplog.text.count("could not be written") == 1
@@ -238,7 +238,7 @@ def test_without_the_extra_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) 
 def test_an_s3_compatible_bucket(
     tmp_path: Path, compiler: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """moto's server in place of Amazon's, through s3fs."""
+    """moto's server stands in for Amazon's, through s3fs."""
     import boto3
     import s3fs
     from moto.server import ThreadedMotoServer

@@ -84,7 +84,7 @@ def test_a_unit_that_was_edited_is_taken_as_it_is_now(
 def test_a_stored_unit_runs_no_script_without_trust(
     tmp_path: Path, store: Store, failing: Record
 ) -> None:
-    """A store may name any folder, so only --trust runs the setup.py that is there."""
+    """A store may name any folder, so a setup.py there runs only with --trust."""
     (tmp_path / "project" / "compile_commands.json").unlink()
     (tmp_path / "project" / "setup.py").write_text(
         "from setuptools import Extension, setup\n"

@@ -1,4 +1,4 @@
-"""A remedy fits the vendor, the compiler and the system of the log that it is shown for."""
+"""A remedy fits the vendor, the compiler and the system of its log."""
 
 from __future__ import annotations
 
@@ -122,5 +122,5 @@ def test_the_names_of_the_installed_release_are_in_the_table() -> None:
 
 @pytest.mark.network
 def test_the_table_of_names_is_what_the_releases_have() -> None:
-    """All of them, as `python -m tests.triton_names` reads them."""
+    """The table contains all names, as `python -m tests.triton_names` reads them."""
     assert triton_names.text_of(triton_names.read_releases()) == triton_names.TABLE.read_text()

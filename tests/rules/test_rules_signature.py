@@ -1,4 +1,4 @@
-"""Signatures: the same for one failure whatever machine it struck, another for another failure."""
+"""Signatures: equal for one failure on any machine, different for different failures."""
 
 from __future__ import annotations
 

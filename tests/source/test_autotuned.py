@@ -52,7 +52,7 @@ def test_a_list_of_keys_is_rewritten_within_its_line(tmp_path: Path) -> None:
 
 
 def test_a_module_level_list_is_found_where_it_stands(tmp_path: Path) -> None:
-    """`key=KEYS` is mended at KEYS."""
+    """`key=KEYS` is fixed at KEYS."""
     text = SOURCE.replace("key=['H', 'K', 'USE_G']", "key=KEYS").replace(
         "\n\n\n@", '\n\nKEYS = ["H", "K"]\n\n\n@', 1
     )

@@ -54,7 +54,7 @@ def names_changed(before: str, after: str) -> set[str]:
 
 
 def test_a_digest_follows_what_a_kernel_uses() -> None:
-    """Directly or through helpers; a variable of its own hides the module's."""
+    """The kernel may use it directly or through helpers; a local variable hides the module's."""
     assert names_changed("SCALE = 2", "SCALE = 4") == {"k", "by_table"}
     assert names_changed("SCALE = 3", "SCALE = 5") == {"other"}
     assert names_changed("x * SCALE", "SCALE * x") == {"k", "by_table"}
@@ -69,7 +69,7 @@ def test_a_digest_ignores_declarations_and_what_is_not_used() -> None:
 
 
 def test_a_decorator_is_part_of_a_kernel() -> None:
-    """It decides how the kernel is compiled."""
+    """The decorator decides how the kernel is compiled."""
     assert "k" in names_changed("@triton.jit\ndef k", "@triton.jit(noinline=True)\ndef k")
 
 
@@ -108,7 +108,7 @@ def test_a_file_that_is_no_python_is_an_error_with_its_line(tmp_path: Path) -> N
     ],
 )
 def test_what_a_statement_binds_at_module_level(text: str, bound: set[str]) -> None:
-    """Or changes in place."""
+    """A statement binds names, or changes them in place."""
     assert bindings(statement(text)) == bound
 
 
@@ -122,7 +122,7 @@ def test_what_a_statement_binds_at_module_level(text: str, bound: set[str]) -> N
     ],
 )
 def test_what_a_statement_reads(text: str, free: set[str]) -> None:
-    """Less a function's own parameters and variables."""
+    """A function's own parameters and variables are left out."""
     assert free_names(statement(text)) == free
 
 

@@ -69,7 +69,7 @@ def test_a_packages_own_module_is_its_init(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_an_empty_module(tmp_path: Path) -> None:
-    """A missing file, and one that is not Python."""
+    """This covers a missing file and a file that is not Python."""
     write_module(tmp_path, "pkg/broken.py", "def (:\n")
     assert read(tmp_path, "pkg.missing").file == ""
     broken = read(tmp_path, "pkg.broken")
@@ -129,7 +129,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_launchable_are_the_jit_functions_that_something_launches(folder: Path) -> None:
-    """Through imports and autotuners; no helpers, nothing for other vendors or of other parts."""
+    """Imports and autotuners are followed; helpers and code for other vendors are left out."""
     assert launchable(folder, "pkg.ops") == {
         "pkg.ops.one:first": ("pkg.ops.one:host", "pkg.ops.two:Layer"),
         "pkg.ops.one:second": ("pkg.ops.one:host",),
@@ -159,12 +159,12 @@ def test_launchable_are_the_jit_functions_that_something_launches(folder: Path) 
     ],
 )
 def test_users_import_no_tests(file: str, module: str | None) -> None:
-    """Nor what runs by itself, what cannot be named, what is for other vendors' devices."""
+    """Scripts, modules with invalid names and code for other vendors are left out too."""
     assert importable(file) == module
 
 
 def test_kernels_count_where_another_name_for_them_is_launched(tmp_path: Path) -> None:
-    """Wrapped at the launch, bound by an assignment, made by a call, chosen, or an attribute."""
+    """The name may be wrapped, assigned, returned by a call, chosen, or an attribute."""
     write_module(tmp_path, "pkg/__init__.py", "")
     write_module(
         tmp_path,
@@ -273,7 +273,7 @@ OTHERS = "from pkg import kernels\nfrom pkg.kernels import one, two, helper\n"
 def test_kernels_are_counted_however_the_host_reaches_them(
     tmp_path: Path, text: str, names: list[str]
 ) -> None:
-    """Through branches, containers, loops, attributes, factories, parameters and `run`; a mere lookup launches nothing."""
+    """Branches, containers, loops, factories and `run` are followed; a lookup alone is not."""
     write_module(tmp_path, "pkg/__init__.py", "")
     write_module(tmp_path, "pkg/kernels.py", KERNEL)
     (tmp_path / "pkg" / "ops.py").write_text(f"import functools\n{OTHERS}\n{text}\n")

@@ -66,7 +66,7 @@ def test_a_file_that_cannot_be_read_has_no_content(tmp_path: Path) -> None:
     ],
 )
 def test_names_of_expressions(text: str, qualified_name: str | None, callee: str) -> None:
-    """The whole chain of attributes, and the last part of what is called."""
+    """The result has the whole chain of attributes, and the last part of a call."""
     assert dotted_name(expression(text)) == qualified_name
     assert syntax.called_name(expression(text)) == callee
 
@@ -84,7 +84,7 @@ def test_what_a_call_is_given_for_a_parameter() -> None:
 
 
 def test_elements_are_those_that_are_written_out() -> None:
-    """A computed list has none that can be read."""
+    """Computed elements of a list cannot be read."""
     assert texts(*syntax.elements(expression("[a, 1, 'b']"))) == ["a", "1", "'b'"]
     assert syntax.elements(expression("list(x)")) == []
     assert syntax.elements(None) == []
@@ -135,7 +135,7 @@ def test_a_launch_names_its_kernel() -> None:
 
 
 def test_a_definition_begins_with_its_decorators() -> None:
-    """Otherwise a cut or a digest would lose them."""
+    """Otherwise a cut or a digest would lose the decorators."""
     assert syntax.first_line(statement("\n@a\n@b\ndef f(): pass")) == 2
     assert syntax.first_line(statement("\n\nx = 1")) == 3
 
@@ -155,7 +155,7 @@ def test_what_a_statement_assigns_to(text: str, targets: list[str]) -> None:
 
 
 def test_the_blocks_of_a_statement() -> None:
-    """Each way that it may go."""
+    """Each branch of a statement is a block."""
     node = statement("try:\n    a\nexcept E:\n    b\nelse:\n    c\nfinally:\n    d\n")
     blocks = [texts(*block) for block in syntax.inner_blocks(node) if block]
     assert blocks == [["a"], ["c"], ["d"], ["b"]]

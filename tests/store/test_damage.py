@@ -94,7 +94,7 @@ def report_all(folder: Path) -> None:
 
 @st.composite
 def damages(draw: st.DrawFn, rows: dict[str, list[dict[str, Any]]]) -> tuple[Any, ...]:
-    """A table, a row of it, a column, and what stands there now."""
+    """A table, a row of it, a column, and the new value."""
     table = draw(st.sampled_from(sorted(TABLES)))
     column = draw(st.sampled_from(TABLES[table]))
     row = draw(st.integers(1, len(rows[table])))
@@ -166,7 +166,7 @@ def test_a_merge_takes_over_all_or_nothing(
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
-    """With the file, and what to do."""
+    """The message has the file and the remedy."""
     file = fill(tmp_path)
     write(file, "records", 1, "body", '{"key": 5}')
     with pytest.raises(StoreError, match=r"flacheck.sqlite: the record .* is damaged .*restore it"):
@@ -236,7 +236,7 @@ def test_a_merge_checks_each_row_of_each_table(
 
 
 def test_a_set_of_keys_takes_no_more_memory_than_its_size_allows(tmp_path: Path) -> None:
-    """Zeros pack to a thousandth: 2 MB of them would unpack to 2 GB."""
+    """Zeros are packed to a thousandth: 2 MB would unpack to 2 GB."""
     fill(tmp_path / "mine")
     fill(tmp_path / "bad")
     bomb = zlib.compress(b'{"kernels": {"' + b"0" * 50_000_000 + b'": ""}, "made_up": []}')

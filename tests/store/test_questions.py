@@ -125,7 +125,7 @@ def test_a_key_set_says_which_launches_were_made_up(tmp_path: Path) -> None:
 
 
 def test_a_key_set_keeps_the_alternatives_in_their_order() -> None:
-    """One without any is stored as it always was."""
+    """A key set without alternatives is stored as before."""
     a, b, c, d = (letter * 8 for letter in "abcd")
     plain = KeySet({a: "m:k", b: "m:other"})
     keys = KeySet(plain.kernels, frozenset({a, d, c}), {a: [d, c]})

@@ -44,7 +44,7 @@ def test_four_scans_at_once_share_the_work(tmp_path: Path) -> None:
 
 
 def test_one_scan_alone_keeps_its_order(store: Store) -> None:
-    """Nobody else writes, so nothing is looked up again."""
+    """No other process writes, so nothing is looked up again."""
     cells = [fake.cell("k", num_warps=n) for n in range(30)]
     records = run(store, cells, {"k": "compile"}, jobs=1)
     assert [r.options["num_warps"] for r in records] == list(range(30))
@@ -53,7 +53,7 @@ def test_one_scan_alone_keeps_its_order(store: Store) -> None:
 
 @pytest.mark.parametrize("how", ["deleted", "replaced", "moved"])
 def test_a_store_that_goes_away_is_an_error_at_once(tmp_path: Path, how: str) -> None:
-    """SQLite itself would go on writing into nothing."""
+    """SQLite itself would continue to write into the deleted file."""
     with Store.open(tmp_path / "s") as store:
         name = store.begin_run({})
         store.add(name, record(key="0" * 32))

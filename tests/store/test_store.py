@@ -320,7 +320,7 @@ def _record_of(**more: Any) -> tuple[Cell, Record]:
 
 @pytest.mark.parametrize("more", [{}, {"stage": "autotune", "options": {}}, {"until": "ttgir"}])
 def test_a_cell_comes_back_from_its_record(store: Store, more: dict[str, Any]) -> None:
-    """Kernel with source, launch, options, stages: the same key, so the same compile."""
+    """Kernel, source, launch, options and stages give the same key, and so the same compile."""
     cell, original = _record_of(**more)
     store.add_cells([cell, cell])
     store.add(store.begin_run(ENVIRONMENT), original)
@@ -332,7 +332,7 @@ def test_a_cell_comes_back_from_its_record(store: Store, more: dict[str, Any]) -
 
 
 def test_a_source_is_kept_once_for_all_its_cells(store: Store) -> None:
-    """However many cells are compiled from it."""
+    """The number of compiled cells does not matter."""
     store.add_cells(_record_of(options={"num_warps": warps})[0] for warps in range(1, 20))
     with sqlite3.connect(store.path) as db:
         counts = [

@@ -19,7 +19,7 @@ def stored_row(**changes: Any) -> str:
 
 
 def test_a_record_is_read_as_it_was_stored() -> None:
-    """Without a launch, too, as a CUDA unit has none."""
+    """A record without a launch, such as a CUDA unit's, can be read too."""
     for example in (record(), failure()):
         plain = example.to_json()
         assert form.record(json.dumps(plain)) == plain
@@ -43,7 +43,7 @@ def test_a_record_is_read_as_it_was_stored() -> None:
     ],
 )
 def test_a_record_of_another_form_is_damage(change: dict[str, Any]) -> None:
-    """One error with file, row and what to do, whatever the reader stumbled over."""
+    """The store raises one error with file, row and remedy."""
     with (
         pytest.raises(StoreError, match=r"f\.sqlite: record k is damaged .*restore it from a copy"),
         form.check_row(Path("f.sqlite"), "record", "k"),
@@ -70,7 +70,7 @@ def test_a_runs_columns_are_text() -> None:
 
 
 def test_a_fault_of_another_kind_is_no_damage() -> None:
-    """It stays what it is."""
+    """Such an error is not turned into another one."""
     with pytest.raises(KeyboardInterrupt), form.check_row(Path("f"), "record", "k"):
         raise KeyboardInterrupt
 

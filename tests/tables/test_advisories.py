@@ -18,7 +18,7 @@ BY_ID = {advisory.id: advisory for advisory in advisories.every()}
 
 @dataclass(frozen=True)
 class Case:
-    """A release and a target that a row covers, and those just outside."""
+    """A release and a target that a row covers, and the neighbours that it does not."""
 
     id: str
     release: str

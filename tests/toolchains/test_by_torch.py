@@ -48,7 +48,7 @@ def test_torch_stands_for_the_triton_that_it_requires(
 
 
 def test_the_installed_torch_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its public version; UsageError where there is none."""
+    """The public version is used; without an installed torch it is a UsageError."""
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.9.1+cpu")
     assert by_torch.parse_requirement("installed") == "torch==2.9.1"
 
@@ -61,7 +61,7 @@ def test_the_installed_torch_can_be_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_what_is_no_version_of_torch_is_refused() -> None:
-    """With what is allowed."""
+    """The message shows valid forms."""
     with pytest.raises(UsageError, match=r"--torch newest: expected a version \(2\.9 or 2\.9\.1\)"):
         by_torch.parse_requirement("newest")
     with pytest.raises(UsageError, match="is not a toolchain"):

@@ -33,12 +33,12 @@ def test_every_check_that_can_fail_says_what_to_do() -> None:
 
 
 def test_a_machine_that_runs_these_tests_is_fit() -> None:
-    """Whatever is not optional holds here."""
+    """Every check that is not optional passes."""
     assert [check.name for check in doctor.checks() if not check.ok and not check.optional] == []
 
 
 def test_what_the_kernel_closes_to_compilers_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By name, and what this kernel leaves open; that never makes the machine unfit."""
+    """The means are named, also those left open; they never make the machine unfit."""
     check = check_of("confinement")
     assert check.optional
     ways = check.detail.partition("closed to compilers: ")[2].partition("; ")[0]

@@ -68,7 +68,7 @@ def test_a_failed_install_says_what_to_do_and_leaves_nothing(
 def test_a_cache_that_cannot_be_written_is_one_message(
     installer_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file where the cache folder should be (root may write anywhere else)."""
+    """The cache's place is a file (root may write anywhere else)."""
     file = installer_log.parent / "blocked"
     file.write_text("")
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(file))
@@ -111,7 +111,7 @@ def test_kill_9_in_mid_install_leaves_nothing_that_looks_complete(
 def test_two_processes_install_once_and_the_second_says_that_it_waits(
     installer_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both end well with the same folder."""
+    """Both processes end well with the same folder."""
     release = installer_log.with_name("release")
     monkeypatch.setenv("FAKE_INSTALLER", "held")
     monkeypatch.setenv("FAKE_INSTALLER_RELEASE", str(release))
@@ -130,7 +130,7 @@ def test_two_processes_install_once_and_the_second_says_that_it_waits(
 
 
 def test_a_full_disk_while_writing_the_manifest_is_explained(tmp_path: Path) -> None:
-    """Our own writes can hit the full disk too."""
+    """flacheck's own writes can fail on a full disk too."""
 
     def full(_: Path) -> dict[str, object]:
         raise OSError(28, "No space left on device")

@@ -135,7 +135,7 @@ def test_an_answer_of_some_indexes_is_incomplete_and_not_kept(
 def test_a_refused_port_is_tried_once(
     tmp_path: Path, server: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each further look-up fails without an installer, and nothing is kept."""
+    """Further look-ups fail without starting an installer, and nothing is kept."""
     with refused() as url:
         use(monkeypatch, url)
         with pytest.raises(wheels.Offline, match="Connection refused"):
@@ -244,7 +244,7 @@ def test_offline_reads_no_index(server: Index) -> None:
 def test_offline_only_takes_releases_of_the_cache(
     server: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others are left out in one warning; if none is left, that is the error."""
+    """Other releases are left out with one warning; if none is left, the warning is the error."""
     monkeypatch.setattr(triton_releases, "list_cached", lambda: [Version("3.7.0")])
     with connections.of_indexes(offline=True):
         resolution = triton_releases.matching(SpecifierSet(">=3.6,<3.9"))

@@ -56,7 +56,7 @@ def test_pip_receives_the_indexes_of_uv() -> None:
 
 
 def test_uv_receives_the_index_of_pip(tmp_path: Path) -> None:
-    """An index or a variable of uv's own holds instead."""
+    """An index or a variable of uv itself takes precedence."""
     authorities = tmp_path / "ca.pem"
     authorities.touch()
     of_pip = {

@@ -55,7 +55,7 @@ def test_targets_are_refused_with_a_reason() -> None:
 
 
 def test_targets_are_told_apart_by_their_features() -> None:
-    """To Triton sm90a is sm90; to nvcc it is another target of the same limits."""
+    """For Triton sm90a is sm90; for nvcc it is another target with the same limits."""
     assert toolchains.family_of("nvcc==13.0.88").target("sm_90A") == "sm90a"
     assert toolchains.family_of("triton==3.6.0").target("sm90a") == "sm90"
     assert targets.find("sm90a") is targets.find("sm90")
@@ -63,7 +63,7 @@ def test_targets_are_told_apart_by_their_features() -> None:
 
 
 def test_a_toolkit_in_a_folder_says_its_own_version_and_targets(tmp_path: Path) -> None:
-    """Its identity follows its files."""
+    """The identity of the toolkit depends on its files."""
     root = toolkit(tmp_path, "13.9.7", codes=("sm_90",))
     (choice,) = toolchains.resolve([str(root)]).choices
     assert choice.identity.startswith("nvcc==13.9.7+local.")
@@ -128,7 +128,7 @@ def test_a_file_that_differs_from_its_wheel_is_found(tmp_path: Path) -> None:
 
 
 def test_no_more_units_run_than_fit_into_memory() -> None:
-    """Two of 8 GB on a machine of 20; a single one may always try."""
+    """Two units of 8 GB fit on a machine of 20 GB; a single unit always runs."""
     pool = LocalPool(4, lambda task: 60.0, memory_mb=20_000)
     kind = WorkerKind("nvcc", {}, needs_mb=8_000)
     slots = pool._slots

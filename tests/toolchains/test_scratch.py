@@ -22,7 +22,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder for temporary files, in which nothing was looked for yet."""
+    """Return a folder for temporary files in which nothing was looked up yet."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     scratch.remove_stale.cache_clear()
@@ -60,7 +60,7 @@ def test_the_folder_of_a_killed_process_is_removed_by_the_next(where: Path) -> N
 
 
 def test_the_folder_holds_nothing_at_first(where: Path) -> None:
-    """Its lock lies beside it: what is packed or listed is its owner's alone."""
+    """The lock lies beside the folder, which contains only its owner's files."""
     with scratch.temporary_folder() as mine:
         assert list(Path(mine).iterdir()) == []
 

@@ -79,7 +79,7 @@ def test_what_is_not_in_the_cache_cannot_be_removed(family: FakeFamily) -> None:
 def test_doctor_fails_of_what_is_not_optional(
     checks: list[Check], code: int, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And goes on to the end."""
+    """The remaining checks still run."""
 
     def results() -> Iterator[Check]:
         yield from checks

@@ -83,7 +83,7 @@ def test_pip_imports_no_module_of_the_current_folder(
 def test_uv_reads_no_index_from_the_current_folder(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A checkout's uv.toml would name the index from which every compiler comes."""
+    """A checkout's uv.toml could otherwise choose the index of every compiler."""
     uv = next((each for each in wheels.installers() if each.name == "uv"), None)
     if uv is None:
         pytest.skip("uv is not installed")
@@ -98,7 +98,7 @@ def test_uv_reads_no_index_from_the_current_folder(
 def test_relative_places_start_at_the_current_folder(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though installers run elsewhere; URLs and absolute paths stay."""
+    """Installers run in another folder; URLs and absolute paths are unchanged."""
     monkeypatch.setenv("PIP_FIND_LINKS", "wheels https://x.example/links /srv/wheels")
     code = "import os; print(os.environ['PIP_FIND_LINKS'], os.getcwd())"
     _, output = wheels.run([sys.executable, "-c", code], "nothing")

@@ -139,7 +139,7 @@ def test_remove_takes_a_release_and_names_what_is_there(installer_log: Path) -> 
 def test_a_compiler_in_place_is_shown_without_its_neighbours(
     installer_log: Path, tmp_path: Path
 ) -> None:
-    """Its worker must not see the packages that lie beside it."""
+    """Its worker must not see the packages beside the compiler."""
     fake_installer.distribution(tmp_path / "env", "triton", "3.6.0")
     (tmp_path / "env" / "torch").mkdir()
     toolchain = toolchains.provide(toolchains.resolve([str(tmp_path / "env")]).choices[0])

@@ -25,7 +25,7 @@ def build(folder: Path, version: str = "3.4.0") -> Path:
 
 
 def test_a_build_is_found_from_each_of_its_folders(tmp_path: Path) -> None:
-    """The folder above the package, the source tree above `python/`, and the package itself."""
+    """The folder may be above the package, the source tree above `python/`, or the package."""
     parent = build(tmp_path / "source" / "python", "3.4.0+git1234")
     choices = [Triton().at(str(path)) for path in (parent, parent.parent, parent / "triton")]
     assert {choice.location for choice in choices} == {str(parent)}
@@ -35,7 +35,7 @@ def test_a_build_is_found_from_each_of_its_folders(tmp_path: Path) -> None:
 
 
 def test_an_edit_makes_another_compiler(tmp_path: Path) -> None:
-    """Its identity goes into the keys of cells."""
+    """The identity of a compiler is part of its cells' keys."""
     folder = build(tmp_path)
     before = Triton().at(str(folder)).identity
     (folder / "triton" / "compiler.py").write_text("x = 1\n")
@@ -43,7 +43,7 @@ def test_an_edit_makes_another_compiler(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_built_triton_is_a_usage_error(tmp_path: Path) -> None:
-    """Not there, not built, too old, without a version."""
+    """The folder is missing, not built, too old, or has no version."""
     with pytest.raises(UsageError, match="holds no triton"):
         Triton().at(str(tmp_path))
     folder = build(tmp_path, "2.1.0")

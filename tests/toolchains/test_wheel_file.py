@@ -31,14 +31,14 @@ def rename(folder: Path, tag: str, **without: bool) -> Path:
 
 
 def test_a_renamed_wheel_is_known_by_its_content(tmp_path: Path) -> None:
-    """Name, version and tags stand in it; installers get a name that fits this Python."""
+    """The wheel contains name, version and tags; installers get a name for this Python."""
     wheel = wheel_file.read(rename(tmp_path, f"{PYTHON}-none-any"))
     assert (wheel.name, str(wheel.version)) == ("triton", "3.8.0+git1a2b")
     assert wheel.filename == f"triton-3.8.0+git1a2b-{PYTHON}-none-any.whl"
 
 
 def test_installers_see_the_name_that_they_ask_for(tmp_path: Path) -> None:
-    """The same file, as long as it is needed; one that is named rightly is left alone."""
+    """The renamed file exists as long as needed; a correct name is used directly."""
     file = rename(tmp_path, f"{PYTHON}-none-any")
     with wheel_file.named_rightly(file) as link:
         assert link.name == f"triton-3.8.0+git1a2b-{PYTHON}-none-any.whl"

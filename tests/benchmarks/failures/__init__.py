@@ -6,7 +6,6 @@ lie (see `recorded`). `judge --out DIR` then runs every original and every reduc
 release at hand, without any code of flacheck's, and reports whether both do the same everywhere
 and, where they do not, whether the reduction's files state it. `table --out DIR` prints both.
 
-Processes start sessions of their own, so where the kernel groups processes by session a low
-niceness does not make others wait: seconds are worth something on a machine that does nothing else,
-or in a control group of their own.
+Processes start sessions of their own; if the kernel groups processes by session, niceness has no
+effect, so measure on a quiet machine or in a control group.
 """

@@ -21,7 +21,7 @@ _LONGEST = 900
 
 
 def reduce(out: Path, names: list[str], budget: str, releases: str, launches: Path) -> None:
-    """Run the command on each case, one after the other, and note what came of it."""
+    """Run the command on each case, one after the other, and store each outcome."""
     for case in choose(names):
         folder = out / case.name
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def _processor_seconds() -> float:
 
 
 def judge_cases(out: Path, names: list[str]) -> None:
-    """Run every original and reduction under every release of the cache, and note what differs."""
+    """Run every original and reduction under every cached release, and store the differences."""
     shelves = sorted(Path(os.environ["FLACHECK_CACHE_DIR"], "toolchains").glob("triton-*"))
     releases = [shelf for shelf in shelves if "+" not in shelf.name]
     with environments(releases) as pythons:

@@ -1,5 +1,6 @@
-"""Launches that packages make, on GPUs and releases where they fail. What a package launches is
-recorded beforehand, once:
+"""Launches that packages make, on GPUs and releases where they fail.
+
+Record the launches of a package once beforehand:
 
     flacheck scan --package NAME==VERSION --triton 3.6.0 --target sm90 --dry-run --captured P.zip
     unzip -p P.zip '*/launches.jsonl' > DIR/NAME-VERSION.jsonl

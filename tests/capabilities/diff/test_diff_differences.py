@@ -78,7 +78,7 @@ def test_an_untested_launch_counts_neither_for_nor_against() -> None:
 
 
 def unit(toolchain: str, **figures: Any) -> Record:
-    """A unit's record: of two functions, `big` takes these figures."""
+    """Return a unit's record with two functions, of which `big` takes these figures."""
     big = {"name": "big", "registers": 168, "stack": 0, "spills": 0, "shared": 0, **figures}
     small = {"name": "small", "registers": 255, "stack": 64, "spills": 16, "shared": 49_152}
     whole = {name: max(big[name], small[name]) for name in small if name != "name"}

@@ -13,7 +13,7 @@ OLD, NEW = "ops==1.0", "ops==2.0"
 
 
 def kernels(package: str, *names: str, **constexprs: int) -> list[Record]:
-    """One record of each kernel of a release, with these constexprs beside the arguments."""
+    """Return one record of each kernel of a release, with these constexprs beside the arguments."""
     records = []
     for name in names:
         its_launch = launch(**(constexprs or {"BT": 64}))

@@ -121,7 +121,7 @@ def test_a_failure_that_every_release_shares_is_the_packages() -> None:
 
 @pytest.mark.parametrize("code", ["FC111", "FC501", "FC302"])
 def test_a_failure_that_one_release_is_free_of_is_the_releases(code: str) -> None:
-    """A kernel that compiles under one release fails by the others' fault."""
+    """If a kernel compiles under one release, its failures belong to the other releases."""
     records = [record(toolchain=RELEASES[0])]
     records += [failure(code, toolchain=release) for release in RELEASES[1:]]
     outcome = judge(evidence(records))
@@ -149,7 +149,7 @@ def test_patch_releases_share_their_faults() -> None:
 
 
 def test_more_failures_than_the_other_releases_have_are_the_releases() -> None:
-    """Failures beyond those of the other releases are the release's."""
+    """Failures beyond those of the other releases count against this release."""
     records = []
     for release in RELEASES:
         records += [record(toolchain=release), failure("FC501", toolchain=release, **OTHER)]

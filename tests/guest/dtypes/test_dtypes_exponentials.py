@@ -12,7 +12,7 @@ F = torch.nn.functional
 
 
 class Seen:
-    """Calls functions as a followed program does, and keeps what overflows."""
+    """Call functions as a followed program does, and keep the overflows."""
 
     def __init__(self) -> None:
         from flacheck.guest.dtypes.exponentials import Exponentials
@@ -61,7 +61,7 @@ HARMLESS: dict[str, Callable[[Seen, Any], Any]] = {
 
 @pytest.mark.parametrize("name", OVERFLOWING)
 def test_an_exponential_of_a_sum_overflows(name: str) -> None:
-    """However it is written, with the number that every element may be for that."""
+    """The overflow is found in every spelling, with the element value that causes it."""
     write, number = OVERFLOWING[name]
     see = Seen()
     write(see, start())
@@ -72,14 +72,14 @@ def test_an_exponential_of_a_sum_overflows(name: str) -> None:
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_stays_finite_is_no_finding(name: str) -> None:
-    """For plain numbers, or because nothing shows that it does not."""
+    """The result is finite for plain numbers, or its overflow cannot be shown."""
     see = Seen()
     HARMLESS[name](see, start())
     assert see.found == []
 
 
 def test_what_was_written_into_is_not_judged() -> None:
-    """Its content came another way than the call that made it."""
+    """The content of such a tensor has another source than the call that made it."""
     see = Seen()
     sums = see(torch.cumsum, start(), 1)
     sums.zero_()

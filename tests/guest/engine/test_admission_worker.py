@@ -1,4 +1,4 @@
-"""The worker refuses a source of a file by itself, whatever flacheck has checked in its text."""
+"""The worker itself checks the source of a launches file again."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def refusal(attempt: Attempt) -> str:
 
 
 def test_a_source_of_the_language_compiles() -> None:
-    """Builtins, library functions, constants, functions of Triton's own."""
+    """Builtins, library functions, constants and Triton's own functions are accepted."""
     answer = worker_answers(SOURCE, X)
     assert answer.outcome is Outcome.FINISHED, answer.log
 
@@ -99,7 +99,7 @@ def test_a_name_that_leads_out_of_the_language_is_refused(source: str, what: str
 
 @pytest.mark.parametrize("option", ["extern_libs", "ir_override", "debug", "grid"])
 def test_an_argument_that_is_not_a_parameter_is_refused(option: str) -> None:
-    """Triton takes it for an option, of which some name files."""
+    """Triton would take such an argument for an option, and some options name files."""
     args = {**X, option: {"constexpr": "/etc/hostname.ptx"}}
     assert f"the argument {option} is not a parameter" in refusal(worker_answers(SOURCE, args))
     configs = [{"kwargs": {option: 1}}]
@@ -116,7 +116,7 @@ def test_a_module_is_not_a_constant_of_a_launch() -> None:
 
 
 def test_a_kernel_launches_no_kernel() -> None:
-    """Whose options would be the source's own."""
+    """The options of such a launch would be the source's own."""
     args = {**X, "F": {"constexpr": {"function": "inner"}}}
     assert "the source launches a kernel" in refusal(worker_answers(SOURCE, args, "launching"))
 
@@ -130,7 +130,7 @@ def test_a_function_that_triton_reads_otherwise_is_refused() -> None:
 
 
 def test_a_trusted_source_is_not_held_to_the_language() -> None:
-    """The user's word counts."""
+    """With `--trust` the source is not checked."""
     source = SOURCE.replace("EXP = tl.exp", "import os\nEXP = tl.exp\nNAME = os.name")
     answer = worker_answers(source, X, trust=True)
     assert answer.outcome is Outcome.FINISHED, answer.log

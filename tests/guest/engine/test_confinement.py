@@ -1,4 +1,4 @@
-"""The ways that the sandbox closes to workers and programs, tried from inside of them."""
+"""The ways out of the sandbox, tried from inside workers and programs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HAS_SECCOMP = confinement.available_confinement()["seccomp"]
 
 @pytest.fixture
 def bait(tmp_path: Path) -> Iterator[Bait]:
-    """Bait of the test's own, which stays as it is."""
+    """Provide bait for one test, which must stay as it is."""
     folder = tmp_path / "outside"
     folder.mkdir()
     with lay_bait(str(folder)) as laid:
@@ -139,7 +139,7 @@ def closed_to_program(policy: confinement.Policy, bait: Bait, folder: Path) -> s
 
 
 def test_every_way_is_open_to_a_process_without_a_policy(tmp_path: Path) -> None:
-    """A probe that fails for a reason of its own would show nothing."""
+    """Without a policy every probe succeeds, so that a failing probe shows the sandbox."""
     (tmp_path / "outside").mkdir()
     with lay_bait(str(tmp_path / "outside")) as bait:
         script = code(bait) + "print(closed)"
@@ -149,7 +149,7 @@ def test_every_way_is_open_to_a_process_without_a_policy(tmp_path: Path) -> None
 
 
 def test_a_policy_is_the_users_own_only_where_that_is_meant() -> None:
-    """No toolchain's worker has one from its configuration."""
+    """No toolchain's worker takes a policy from its configuration."""
     for more in ({}, {"toolkit": "/x"}, {"library": "/x"}):
         policy = policies.of_worker({"path": [], "identity": "x", **more}, "/scratch")
         assert policy["write"] == ["/scratch", "/dev/null"]
@@ -173,7 +173,7 @@ def test_a_compiler_that_is_linked_is_found_where_it_lies(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("folder", ["/", "/etc", "~/.ssh", "/home"])
 def test_a_build_names_no_folder_of_the_users_as_one_of_headers(folder: str) -> None:
-    """It would show each file there in an error message."""
+    """A compiler's error message would show the content of files there."""
     path = str(Path(folder).expanduser())
     arguments = [path, "/usr/include", "/project/csrc"]
     assert policies.header_folders(arguments, "/project") == ["/usr/include", "/project/csrc"]
@@ -211,7 +211,7 @@ print(json.dumps({"others": sorted(set(found) - set(own)), "own": own, "leaks": 
 def test_a_program_reads_no_variable_of_any_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither flacheck's, nor its parent's: a secret there would be one line away."""
+    """The variables of flacheck and its parent are closed, because they may hold secrets."""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret").write_text("hush")
@@ -236,8 +236,10 @@ def test_a_program_reads_no_variable_of_any_process(
 
 
 def test_flacheck_itself_is_hidden_from_other_processes_of_its_user(tmp_path: Path) -> None:
-    """Without Landlock that is all there is: a process that cannot be dumped shows its memory and
-    its variables to root alone."""
+    """Without Landlock this is the only means.
+
+    A process that cannot be dumped shows its memory and variables to root only.
+    """
     programs.run(
         ["-c", "pass"],
         programs.environment(tmp_path),
@@ -285,7 +287,7 @@ def numbers_of(calls: system_calls.Numbers) -> set[int]:
 
 @pytest.mark.skipif(not HAS_SECCOMP, reason="this kernel has no seccomp")
 def test_a_call_that_is_not_listed_is_refused(tmp_path: Path) -> None:
-    """Every one up to the newest known, in a process that has nothing to lose."""
+    """Every call up to the newest known one is tried, in a disposable process."""
     numbers = numbers_of(system_calls.ALLOWED_CALLS) | numbers_of(system_calls.PRETENDED_CALLS)
     numbers |= numbers_of(system_calls.UNSUPPORTED_CALLS) | numbers_of(system_calls.ABSENT_CALLS)
     # The kernel does not show seccomp its calls for probes, which end any other caller.
@@ -297,7 +299,7 @@ def test_a_call_that_is_not_listed_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not HAS_SECCOMP, reason="this kernel has no seccomp")
 def test_calls_of_newer_kernels_and_other_abis_are_absent(tmp_path: Path) -> None:
-    """Libraries then use an older call; those of x32 have a high bit."""
+    """Libraries then use an older call; the calls of x32 have a high bit."""
     first = system_calls.NEWEST_CALL + 1
     absent = [*range(first, first + 100), 0x40000000, 0x40000000 + 520, 0x7FFFFFFF]
     absent += numbers_of(system_calls.ABSENT_CALLS)
@@ -336,7 +338,7 @@ def header_numbers(header: str, *defines: str) -> dict[str, int]:
     [("x86_64", "asm/unistd_64.h"), ("aarch64", "asm-generic/unistd.h")],
 )
 def test_the_numbers_are_those_of_linux(machine: str, header: str) -> None:
-    """By its headers, which both kinds of machine have: that of aarch64 is the generic one."""
+    """The numbers are read from Linux's headers; aarch64 uses the generic table."""
     wants = ("RENAMEAT", "NEW_STAT", "SET_GET_RLIMIT", "TIME32_SYSCALLS", "SYS_CLONE3")
     numbers = header_numbers(header, *(f"-D__ARCH_WANT_{name}" for name in wants))
     if not numbers:
@@ -427,7 +429,7 @@ def test_a_kernel_without_either_confines_nothing_and_works_on(
 def test_an_older_kernel_is_given_only_the_rights_that_it_knows(
     abi: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An unknown one would make it refuse all of them."""
+    """An unknown right would make the kernel refuse all rights."""
     calls: list[tuple[object, ...]] = []
 
     def call(number: int, *arguments: object) -> int:
@@ -447,7 +449,7 @@ def test_an_older_kernel_is_given_only_the_rights_that_it_knows(
 
 
 def test_a_socket_pair_is_no_network(tmp_path: Path) -> None:
-    """Python's own libraries use one to wake themselves."""
+    """Python's own libraries use a socket pair to wake themselves."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     end = programs.run(
@@ -465,7 +467,7 @@ def test_a_socket_pair_is_no_network(tmp_path: Path) -> None:
 def test_an_assembler_is_started_without_a_shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """3.0.0 and 3.1.0 start ptxas by one; a worker that had it could run any command."""
+    """3.0.0 and 3.1.0 start ptxas by a shell; a worker with a shell could run any command."""
     monkeypatch.setattr(subprocess, "run", subprocess.run)
     Assembler("").listen()
     log, mark = tmp_path / "log", tmp_path / "mark"

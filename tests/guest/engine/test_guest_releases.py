@@ -50,7 +50,7 @@ def by_name() -> SimpleNamespace:
 
 @pytest.mark.parametrize("tuner", [positional(), by_name()])
 def test_keys_have_names_under_every_release(tuner: SimpleNamespace) -> None:
-    """They are read and set alike, whatever the release keeps."""
+    """Keys are read and set alike under every release."""
     assert releases.key_names(tuner) == ["n", "FLAG"]
     releases.set_keys(tuner, ["BLOCK"])
     assert releases.key_names(tuner) == ["BLOCK"]
@@ -59,13 +59,13 @@ def test_keys_have_names_under_every_release(tuner: SimpleNamespace) -> None:
 
 
 def test_old_releases_keep_positions() -> None:
-    """These alone may read past the end of what was passed."""
+    """Only old releases may read past the end of the passed arguments."""
     assert releases.has_positional_keys(positional())
     assert not releases.has_positional_keys(by_name())
 
 
 def test_a_borrowed_autotuner_is_as_before() -> None:
-    """Also what was added goes, and an error changes nothing about it."""
+    """Additions are removed too, and an error leaves the autotuner unchanged."""
     tuner = by_name()
     with pytest.raises(ValueError), releases.restore_autotuner(tuner):
         tuner.keys, tuner.cache = [], {1: 2}
@@ -74,7 +74,7 @@ def test_a_borrowed_autotuner_is_as_before() -> None:
 
 
 def test_compiled_kernels_are_forgotten_under_every_release() -> None:
-    """One cache up to 3.2; then one or two a device, before what else belongs to it."""
+    """Up to 3.2 there is one cache; later there are one or two for each device."""
     old = SimpleNamespace(cache={"key": "compiled"})
     backend = {"not": "a cache"}
     new = SimpleNamespace(device_caches={0: ({"key": "compiled"}, {"key": 1}, backend)})
@@ -86,7 +86,7 @@ def test_compiled_kernels_are_forgotten_under_every_release() -> None:
 
 @needs_triton
 def test_decorators_are_seen_through() -> None:
-    """Heuristics give what the launch leaves out, and nothing else."""
+    """Heuristics supply the arguments that the launch leaves out, and nothing else."""
     import triton
 
     @triton.jit
@@ -120,7 +120,7 @@ def test_a_recorded_heuristic_is_not_computed_again() -> None:
 
 
 def test_the_driver_is_the_card() -> None:
-    """Its properties are the card's, its index another one for each target."""
+    """The driver has the card's properties, and another index for each target."""
     from triton.backends.compiler import GPUTarget
 
     driver = TargetDriver()

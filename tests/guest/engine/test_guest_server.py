@@ -38,7 +38,7 @@ class Failing:
 
 
 def test_a_message_arrives_whole(pair: tuple[socket.socket, socket.socket]) -> None:
-    """One packet, one value; afterwards there is nothing more."""
+    """One packet holds one value; afterwards the channel is empty."""
     ours, theirs = pair
     channel.send(ours, {"id": 1, "text": "µ"})
     assert channel.receive(theirs) == {"id": 1, "text": "µ"}
@@ -49,7 +49,7 @@ def test_a_message_arrives_whole(pair: tuple[socket.socket, socket.socket]) -> N
 def test_the_last_words_of_who_left_something_unread_are_heard(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
-    """The reason of a compiler that does not start is read, whatever was waiting before it."""
+    """The reason of a compiler that does not start is read, whatever is queued before it."""
     ours, theirs = pair
     channel.send(ours, {"id": 1})
     channel.send(theirs, {"event": "broken"})
@@ -59,7 +59,7 @@ def test_the_last_words_of_who_left_something_unread_are_heard(
 
 
 def test_a_look_at_a_request_leaves_it_there(pair: tuple[socket.socket, socket.socket]) -> None:
-    """A worker that has done something leaves a fresh request to its heir."""
+    """A used worker leaves a fresh request to its successor."""
     ours, theirs = pair
     channel.send(ours, {"id": 1}, fresh=True)
     channel.send(ours, {"id": 2})
@@ -70,7 +70,7 @@ def test_a_look_at_a_request_leaves_it_there(pair: tuple[socket.socket, socket.s
 
 
 def test_a_long_log_keeps_its_beginning_and_its_end() -> None:
-    """With how much was cut out between them."""
+    """The number of removed characters stands between them."""
     half = channel.LOG_LIMIT // 2
     text = channel.trim_log(b"a" * half + b"b" * 7 + b"c" * half)
     assert text == "a" * half + "\n[… 7 bytes cut]\n" + "c" * half
@@ -93,7 +93,7 @@ def test_the_page_survives_the_process_that_wrote_it() -> None:
 
 
 def test_a_worker_is_fresh_until_it_finished_something() -> None:
-    """A request that is under way does not count."""
+    """A running request does not count as finished."""
     page = SharedPage()
     page.begin(1)
     assert page.fresh
@@ -119,7 +119,7 @@ def test_an_error_is_told_with_its_causes_and_its_stage(capsys: pytest.CaptureFi
 
 
 def test_the_worker_says_what_its_release_would_skip() -> None:
-    """The server only passes it on."""
+    """The server passes the information on unchanged."""
     answer = server.attempt_of(
         Failing(MemoryError()), {"id": 1}, SharedPage(), Log(), server.OwnMemory()
     )

@@ -52,7 +52,7 @@ def test_an_error_that_was_handled_is_no_cause(number: int) -> None:
     ],
 )
 def test_a_program_that_a_signal_from_outside_ended(code: int, name: str | None) -> None:
-    """A crash of the assembler, and its own exit status, are the compiler's failures."""
+    """A crash of the assembler, and its own exit status, are failures of the compiler."""
     error = raise_over(subprocess.CalledProcessError(code, ["ptxas"]), explicit=False)
     assert host_error(error) == name
 

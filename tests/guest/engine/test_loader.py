@@ -41,7 +41,7 @@ def load(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_name_is_found_without_running_the_init(shop: Path) -> None:
-    """It is looked up where the `__init__` imports it from."""
+    """The name is looked up in the module from which the `__init__` imports it."""
     result = load(shop, "PLAIN")
     assert result.stdout.splitlines() == [
         "7",
@@ -50,7 +50,7 @@ def test_a_name_is_found_without_running_the_init(shop: Path) -> None:
 
 
 def test_a_module_by_its_old_name_makes_the_init_run(shop: Path) -> None:
-    """No file holds `shop.modules.old`: the `__init__` of its package names another module so."""
+    """No file `shop.modules.old` exists: the package's `__init__` gives that name to a module."""
     (shop / "shop" / "ops.py").write_text(
         "import shop.modules.old as old, shop.modules.new as new\n"
         "SAME = old is new, old.__spec__.name\n"
@@ -60,7 +60,7 @@ def test_a_module_by_its_old_name_makes_the_init_run(shop: Path) -> None:
 
 
 def test_a_package_is_imported_within_what_the_worker_says(shop: Path) -> None:
-    """Only its modules are: what is read of them is read after."""
+    """Only the modules of this package are; a name is resolved when it is read."""
     (shop / "shop" / "ops.py").write_text("import sys\nPLAIN = sys.flag\n")
     around = """
 import contextlib, sys
@@ -94,7 +94,7 @@ def test_where_an_import_fails_the_cut_source_is_taken(shop: Path) -> None:
 
 
 def test_a_module_that_is_not_there_is_missed_as_ever(shop: Path) -> None:
-    """Also where the `__init__` that might have known it does not run."""
+    """This also holds where the `__init__` that might define it does not run."""
     (shop / "shop" / "ops.py").write_text(
         "try:\n    import shop.nowhere\n"
         "except ModuleNotFoundError as error:\n    SAID = error.name\n"
@@ -104,7 +104,7 @@ def test_a_module_that_is_not_there_is_missed_as_ever(shop: Path) -> None:
 
 
 def test_what_torch_has_imported_already_is_not_imported_once_more(shop: Path) -> None:
-    """A package may bring a dependency of torch's: the modules that torch uses stay."""
+    """A package may contain a dependency of torch: modules that torch has imported are kept."""
     for name in ("packages/grain", "torchs/grain"):
         file = shop / "both" / name / "__init__.py"
         file.parent.mkdir(parents=True)
@@ -121,7 +121,7 @@ def test_what_torch_has_imported_already_is_not_imported_once_more(shop: Path) -
 
 
 def test_dependencies_that_cannot_wait_are_imported_as_ever(shop: Path) -> None:
-    """Theirs are the names that only their own order of imports gives."""
+    """Some names of dependencies exist only after their own order of imports."""
     files = {
         "grain/__init__.py": "from .a import first\nfrom . import b\n",
         "grain/a.py": "def first(): ...\n",
@@ -161,7 +161,7 @@ def test_a_name_that_an_init_imports_comes_before_a_submodule_of_that_name(shop:
 
 
 def test_a_kernel_whose_name_a_function_of_the_host_took(shop: Path) -> None:
-    """It is known by the name that its module keeps it under; one that is lost is cut source."""
+    """The module's own name finds the kernel; a kernel without a name comes from its cut source."""
     (shop / "shop" / "ops.py").write_text(
         "class Jit:\n"
         "    def __init__(self, fn): self.fn = fn\n"

@@ -41,7 +41,7 @@ OLDER = "error: couldn't allocate output register for constraint 'f'"
 def test_a_finished_compile_that_printed_an_error_fails(
     output: str, code: str, store: Store
 ) -> None:
-    """In the stage in which the error was printed; the other cells of the worker compile."""
+    """The failure has the stage of the printed error; the worker's other cells compile."""
     cells = [fake.cell("good"), fake.cell("broken"), fake.cell("good", num_warps=8)]
     records = run(store, cells, {"broken": f"at lower complain {output}"}, jobs=1)
     by_kernel = {record.kernel: record for record in records}
@@ -65,7 +65,7 @@ def test_a_finished_compile_that_printed_an_error_fails(
     ],
 )
 def test_warnings_and_remarks_are_no_failure(output: str, store: Store) -> None:
-    """Nor is the word anywhere else than where a compiler writes it."""
+    """The word `error` counts only where a compiler writes it."""
     (record,) = run(store, [fake.cell("kernel")], {"kernel": f"complain {output}"}, jobs=1)
     assert (record.verdict, record.code) == (Verdict.COMPILES, None)
 
@@ -79,7 +79,7 @@ def test_what_a_kernel_prints_is_no_failure(store: Store) -> None:
 def test_a_bisection_finds_no_end_of_a_failure_that_goes_on_with_exit_status_0(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process ends up to 2.0 and goes on from 3.0, and one line differs in a word."""
+    """The process aborts up to 2.0 and continues from 3.0, and one line differs in a word."""
     table = {"==1.0": f"abort {OLDER}", "==2.0": f"abort {OLDER}", "else": f"complain {REGISTER}"}
     family(monkeypatch, {"k": table})
     result = bisect(store, fake.cell("k", "1.0"))
@@ -89,7 +89,7 @@ def test_a_bisection_finds_no_end_of_a_failure_that_goes_on_with_exit_status_0(
 
 
 def test_both_wordings_are_one_signature() -> None:
-    """Triton 3.7.1 ends its process, 3.8.0 goes on; LLVM changed a word between them."""
+    """Triton 3.7.1 ends its process, 3.8.0 continues; LLVM changed a word between them."""
     names = ("golden-f-on-gfx942-3.7.1.log", "golden-f-on-gfx942-3.8.0.log")
     assert len({signature_of(f"FC402/{name}") for name in names}) == 1
 

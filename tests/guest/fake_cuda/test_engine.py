@@ -171,8 +171,10 @@ def output_lines(*command: str, code: int = 0) -> list[str]:
 
 @needs_torch
 def test_functions_are_called_as_torchs_engine_calls_them(tmp_path: Path) -> None:
-    """The same functions in the same order, with gradients of the same form or None; the same form
-    at the leaves."""
+    """The same functions are called in the same order, with gradients of the same form or None.
+
+    Leaves have the same form.
+    """
     program = tmp_path / "program.py"
     program.write_text(FUNCTIONS)
     plain = output_lines(sys.executable, str(program))

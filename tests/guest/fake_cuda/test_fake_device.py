@@ -1,6 +1,8 @@
-"""The device that is not there: programs do on it as they would on a card.
+"""The fake device.
 
-Most of these programs assert by themselves, and end with 0 when all of it holds.
+Programs behave on it as on a GPU.
+
+Most of these programs contain assertions, and end with 0 if all hold.
 """
 
 from __future__ import annotations
@@ -74,8 +76,8 @@ assert seen == [[(3, 4), (4,), None, None, ()], [(3, 4), None, None, None, ()]],
 
 @needs_torch
 def test_an_output_that_is_no_tensor_has_no_gradient(tmp_path: Path) -> None:
-    """Zeros stand for the gradient of an unused tensor, None for that of None: kernels are chosen
-    by it.
+    """An unused tensor gets a gradient of zeros, and None gets None, because kernels are chosen by
+    it.
     """
     assert exit_code(tmp_path, OUTPUTS) == 0
 
@@ -143,7 +145,7 @@ assert torch.arange(3, device="cuda").device == x.device
 
 @needs_torch
 def test_a_tensor_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
-    """A device by any of its names, also by its number: what is on it already is not copied."""
+    """A tensor on the device is not copied, whichever name of the device is used."""
     assert exit_code(tmp_path, PLACEMENT) == 0
 
 
@@ -169,7 +171,7 @@ assert not failed, failed
 
 @needs_torch
 def test_threads_work_on_the_device_at_once(tmp_path: Path) -> None:
-    """A thread that pins batches, as a DataLoader's does, runs beside the program's own."""
+    """A thread that pins batches, such as a DataLoader's, runs beside the program's own threads."""
     file = recorded(tmp_path, THREADS)
     assert sorted(one.launch.args["n"]["int"] for one in file.launches) == [2, 3, 4, 5]
 
@@ -206,7 +208,7 @@ assert active["multiprocessor_count"] == properties.multi_processor_count == 148
 
 @needs_torch
 def test_graphs_streams_events_threads_and_compile_do_no_harm(tmp_path: Path) -> None:
-    """Each runs its function, and the device is the same in all of them."""
+    """Each of these runs its function, and the device stays the same in all of them."""
     file = recorded(tmp_path, HARMLESS, device="b200")
     assert sorted(one.launch.args["n"]["int"] for one in file.launches) == [1, 2, 3, 4]
 
@@ -251,7 +253,7 @@ def _refusing(owner: str, name: str) -> subprocess.CompletedProcess[str]:
 
 @needs_torch
 def test_a_torch_that_would_make_a_real_tensor_first_makes_none(tmp_path: Path) -> None:
-    """One built with CUDA, on a machine without a GPU, imitates a card all the same."""
+    """A torch built with CUDA also imitates a card on a machine without a GPU."""
     ran = _refusing("fake_tensor", "init_gpu_context")
     assert (ran.returncode, ran.stdout) == (0, "cuda:0\n"), ran.stderr
 
@@ -267,7 +269,7 @@ def test_a_torch_that_insists_on_a_gpu_is_refused_with_a_remedy(tmp_path: Path) 
 
 
 class Mode:
-    """A mode that was left before, or one that still stands."""
+    """A mode that was left before, or one that is still active."""
 
     def __init__(self, is_gone: bool) -> None:
         self.gone, self.left = is_gone, False

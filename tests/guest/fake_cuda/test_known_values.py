@@ -1,6 +1,6 @@
-"""The values of tensors on the device that is not there: which are known, and what stands in.
+"""Known values of tensors on the fake device, and guesses for unknown ones.
 
-Most of these programs assert by themselves, and end with 0 when all of it holds.
+Most of these programs contain assertions, and end with 0 if all hold.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ launch(torch.empty(lengths.numel(), device="cuda"), int(cu[1]) - int(cu[1]) + 9)
 
 @needs_torch
 def test_small_integers_have_values(tmp_path: Path) -> None:
-    """`cu_seqlens.tolist()` is what the program put there; floats are never computed."""
+    """`cu_seqlens.tolist()` returns the program's own values; floats are not computed."""
     (one,) = recorded(tmp_path, VALUES).launches
     assert one.launch.args["n"] == {"int": 9}
 
@@ -53,8 +53,9 @@ assert torch.isnan(torch.tensor([1.0, float("nan")], device="cuda")).any()
 
 @needs_torch
 def test_what_nobody_computed_is_as_it_should_be(tmp_path: Path) -> None:
-    """A program's assertions on what its kernels computed hold; those on values that are known are
-    real.
+    """Assertions on computed values hold.
+
+    Assertions on known values are evaluated.
     """
     assert exit_code(tmp_path, ASSERTIONS) == 0
 
@@ -75,7 +76,7 @@ launch(host.cuda()[indices.cuda()], 8)
 
 @needs_torch
 def test_an_index_out_of_range_is_the_programs_own_error(tmp_path: Path) -> None:
-    """In the host's memory; the card would go on, and a kernel may have written the index there."""
+    """The error occurs in host memory only; on the card a kernel may have written the index."""
     file = recorded(tmp_path, OUT_OF_RANGE)
     assert [one.launch.args["n"]["int"] for one in file.launches] == [3, 8]
 
@@ -99,7 +100,7 @@ with torch.inference_mode():
 
 @needs_torch
 def test_a_launch_forgets_what_it_may_have_written(tmp_path: Path) -> None:
-    """Floats and fresh memory are unknown afterwards; offsets that the program made stay."""
+    """Floats and fresh memory become unknown; offsets that the program made stay known."""
     assert exit_code(tmp_path, WRITES) == 0
 
 

@@ -102,7 +102,7 @@ with open("real.pt", "rb") as file:
 
 @needs_torch
 def test_what_a_program_saves_it_can_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own checkpoints, and those that torch wrote elsewhere."""
+    """A program loads its own checkpoints, and those that torch wrote elsewhere."""
     import torch
 
     monkeypatch.chdir(tmp_path)

@@ -1,5 +1,6 @@
-"""Operators that a program registers itself: on the card that is not there, the bodies that it gives
-for the card run, and what they launch is recorded.
+"""Operators that a program registers.
+
+On the fake card their bodies for the card run, and their launches are recorded.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ torch.ops.shop.twice(torch.zeros(64, device="cuda"))
 
 @needs_torch
 def test_custom_operators_run_their_bodies(tmp_path: Path) -> None:
-    """With a form given or without, forward and backward, by name and by function."""
+    """The bodies run with a form or without, forward and backward, by name and by function."""
     file = recorded(tmp_path, CUSTOM)
     numbers = [one.launch.args["n"] for one in file.launches for _ in range(one.count)]
     assert sorted(number.get("int", 1) for number in numbers) == [1, 1, 2, 3, 4]
@@ -138,7 +139,7 @@ else:
 
 @needs_torch
 def test_a_body_that_raises_raises_for_its_caller(tmp_path: Path) -> None:
-    """Its own exception, which the program may catch."""
+    """The caller gets the body's own exception and may catch it."""
     assert exit_code(tmp_path, FAILING) == 0
 
 
@@ -167,7 +168,7 @@ def outer(x: torch.Tensor):
 
 @needs_torch
 def test_the_driver_follows_registered_operators(tmp_path: Path) -> None:
-    """An operator of torch.library is called as a function is, and so is what calls one by name."""
+    """An operator of torch.library is called like a function, and so are its callers."""
     launches, report = driven(package(tmp_path, kernels=KERNELS, ops=REGISTERING))
     assert {one.kernel for one in launches.launches} == {"tiny.kernels:scale", "tiny.kernels:rare"}
     assert {"tiny.ops:documented", "tiny.ops:outer"} <= report["operators"].keys()

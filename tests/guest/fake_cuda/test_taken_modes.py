@@ -1,5 +1,4 @@
-"""A call that is ended in the middle of torch's work may take the imitated card along: the calls after
-it have it all the same."""
+"""A call that is ended inside torch may remove the fake card's modes: later calls get them back."""
 
 from __future__ import annotations
 

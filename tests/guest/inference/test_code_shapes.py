@@ -134,7 +134,7 @@ def copy(indices, x, rest, twice):  # type: ignore[no-untyped-def]
 
 
 def test_what_is_copied_under_another_name_is_followed() -> None:
-    """Not what is given another shape, nor a name that is given two things."""
+    """A tensor of another shape, or a name with two values, is not followed."""
     assert parameter_aliases(ast.parse(textwrap.dedent(inspect.getsource(copy))).body[0]) == {
         "rows": "indices"
     }

@@ -1,4 +1,4 @@
-"""Arguments that are made up: what is a tensor, what a length, and which words are worth trying."""
+"""Invented arguments: which are tensors or lengths, and which strings to try."""
 
 # The driver imports torch.
 # ruff: noqa: E402
@@ -181,7 +181,7 @@ def test_what_nobody_tells_is_a_guess(function: Any, is_guess: bool) -> None:
 
 
 def test_between_two_bounds_lies_something() -> None:
-    """A lower bound is less than an upper one."""
+    """The lower bound is less than the upper one."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     low = inspect.Parameter("min_value", kind, annotation="float")
     high = inspect.Parameter("max_value", kind, annotation="float")

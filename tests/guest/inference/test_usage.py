@@ -58,7 +58,7 @@ def building() -> Any:
 
 
 def test_kernels_that_a_function_defines_are_known_before_it_is_called() -> None:
-    """By their names; plain functions in it are none."""
+    """These kernels are found by name; plain functions inside the function do not count."""
     assert local_kernels(building) == ["kernel"]
     assert local_kernels(test_kernels_that_a_function_defines_are_known_before_it_is_called) == []
 

@@ -61,7 +61,7 @@ for dtype in (torch.float32, torch.float16):
 
 @needs_torch
 def test_a_compiled_kernel_that_a_program_keeps_is_launched(tmp_path: Path) -> None:
-    """With the constants and options that it was compiled for; a call that does not fit is none."""
+    """The launch has the constants and options of its compile; a wrong call is not recorded."""
     first, again = recorded(tmp_path, CACHED).launches
     assert [each.launch.args["x"]["dtype"] for each in (first, again)] == ["fp32", "fp16"]
     assert (first.count, again.count) == (1, 2)

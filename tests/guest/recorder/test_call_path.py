@@ -1,4 +1,4 @@
-"""Call paths: through which functions a recorded launch came."""
+"""Call paths: the functions through which a recorded launch came."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def paths(folder: Path, program: str) -> dict[int, set[tuple[str, ...]]]:
 
 @needs_torch
 def test_a_launch_names_the_functions_that_led_to_it(tmp_path: Path) -> None:
-    """Outermost first, with their module and class, libraries left out; each way is kept."""
+    """Names are listed outermost first, with module and class; each path is kept."""
     program = """
     def outer(x): launch(x, n=3)
     class Op:
@@ -79,7 +79,7 @@ train(torch.ones(64, device="cuda", requires_grad=True))
 
 @needs_torch
 def test_a_checkpoint_computes_again_on_the_path_of_its_forward_pass(tmp_path: Path) -> None:
-    """The forward's launches are made once more, from within the backward pass."""
+    """The launches of the forward pass are repeated within the backward pass."""
     program = f"""{OPERATOR}
 from torch.utils.checkpoint import checkpoint
 x = torch.ones(64, device="cuda", requires_grad=True)
@@ -97,7 +97,7 @@ block(x).sum().backward()
 
 @needs_torch
 def test_a_recursion_makes_no_longer_path(tmp_path: Path) -> None:
-    """However deep it was."""
+    """The depth of the recursion does not change the path."""
     program = """
     def deep(x, depth):
         launch(x, n=1)

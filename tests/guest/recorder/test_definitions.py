@@ -54,7 +54,7 @@ def make(k):
     ],
 )
 def test_all_that_makes_a_kernel_counts(before: str, after: str) -> None:
-    """Its body, its decorators, and what both read of the module, at any remove."""
+    """The kernel's body, its decorators, and everything that they read count."""
     assert before in MODULE
     digest = Definitions(MODULE.replace(before, after)).of("kernel")
     assert digest != Definitions(MODULE).of("kernel")
@@ -72,7 +72,7 @@ def test_all_that_makes_a_kernel_counts(before: str, after: str) -> None:
     ],
 )
 def test_what_says_nothing_of_a_kernel_does_not_count(before: str, after: str) -> None:
-    """Comments, docstrings, empty lines, where it stands, and what the module has besides."""
+    """Comments, docstrings, empty lines, the position and the rest of the module do not count."""
     assert before in MODULE
     digest = Definitions(MODULE.replace(before, after)).of("kernel")
     assert digest == Definitions(MODULE).of("kernel")
@@ -89,7 +89,7 @@ def test_a_function_within_another_is_found_by_both_names() -> None:
 
 
 def test_branches_may_define_a_function_twice() -> None:
-    """The line of the first decorator decides which of the two is meant."""
+    """The line of the first decorator decides between the two."""
     text = "if x:\n    @jit\n    def k(): return 1\nelse:\n    def k(): return 2\n"
     definitions = Definitions(text)
     first, second = definitions.of("k")

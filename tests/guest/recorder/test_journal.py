@@ -79,7 +79,7 @@ def test_a_launch_keeps_all_paths_that_it_came_by(tmp_path: Path, journal: Journ
 
 
 def test_every_launch_is_seen(journal: Journal) -> None:
-    """A witness hears of launches that were written down before, too."""
+    """The witness receives launches that were written before, too."""
     lines: list[str] = []
     journal.on_launch = lines.append
     for name in ("a", "b", "a"):
@@ -89,7 +89,7 @@ def test_every_launch_is_seen(journal: Journal) -> None:
 
 
 def test_guesses_alone_make_no_file(tmp_path: Path, journal: Journal) -> None:
-    """A program that launches nothing needs none; after its first launch, guesses are written."""
+    """A program without launches needs no file; after its first launch, guesses are written."""
     journal.guess("m:1", "int64")
     assert not (tmp_path / "l.jsonl").exists()
     journal.launch({"kernel": "m:k", "source": None}, None, {}, dict)

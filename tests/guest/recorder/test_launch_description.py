@@ -67,7 +67,7 @@ def test_an_argument_has_one_form(value: object, form: object) -> None:
 
 
 def test_a_constant_that_is_a_function_has_its_name_in_the_module() -> None:
-    """Two functions with the same name get different names in the module."""
+    """Two functions of one name get different names in the module."""
 
     class JITFunction:
         fn = types.SimpleNamespace(__name__="act")
@@ -139,7 +139,7 @@ def test_a_folder_may_be_said_to_be_a_package(tmp_path: Path) -> None:
 
 
 def test_text_that_a_module_executes_belongs_to_its_package(tmp_path: Path) -> None:
-    """It has the name of no file."""
+    """Such text has the name of no file."""
     home = tmp_path / "ops.py"
     scope: dict[str, Any] = {"__name__": "tiny.ops", "__file__": str(home)}
     exec(compile("def kernel(): ...", "kernel_dispatcher.py", "exec"), scope)

@@ -30,7 +30,7 @@ x.cpu().numpy(); x[x > 0]
 
 @needs_torch
 def test_a_launch_that_may_rest_on_a_made_up_value_says_so(tmp_path: Path) -> None:
-    """The package that read it marks its launches as long as it runs on, another package none."""
+    """Launches are marked while the function that read the value runs, but only its package's."""
     file = recorded(tmp_path, GUESSES)
     lines = (PRELUDE + textwrap.dedent(GUESSES)).splitlines()
     at = f"program:{1 + next(i for i, line in enumerate(lines) if 'int(x.to' in line)}"

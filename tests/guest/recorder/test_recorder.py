@@ -1,4 +1,4 @@
-"""The recorder in a program of its own: what stands in the line of a launch."""
+"""The recorder in a program of its own: the content of a launch's line."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ double[(1,)](x, 8, BLOCK=64, num_ctas=1, maxnreg=128)
 
 @needs_torch
 def test_a_grid_has_three_extents_at_most(tmp_path: Path) -> None:
-    """Triton passes over further ones; a launches file can hold no more."""
+    """Triton ignores further extents, and a launches file cannot hold them."""
     x = 'torch.zeros(8, device="cuda")'
     (launch,) = recorded(tmp_path, f"double[(2, 3, 4, 5)]({x}, 8, BLOCK=64)").launches
     assert launch.grid == (2, 3, 4)
@@ -63,7 +63,7 @@ def test_a_grid_has_three_extents_at_most(tmp_path: Path) -> None:
 
 @needs_torch
 def test_an_autotuner_run_is_one_line_with_its_configurations(tmp_path: Path) -> None:
-    """Pruned as the tuner would; heuristics above it apart, those below in each configuration."""
+    """The list is pruned as the tuner would; heuristics above the tuner are listed apart."""
     (one,) = recorded(tmp_path, AUTOTUNED).launches
     assert [config["kwargs"] for config in one.launch.configs] == [
         {"BLOCK": 32, "HALF": 16},
@@ -78,9 +78,9 @@ def test_an_autotuner_run_is_one_line_with_its_configurations(tmp_path: Path) ->
 
 @needs_torch
 def test_each_configurations_grid_stands_beside_the_launch(tmp_path: Path) -> None:
-    """Evaluated with its constants and what heuristics gave; one that raises is unknown, and the
-    host is left as the first configuration leaves it. Equal launches stay one line, whatever their
-    grids.
+    """A grid is evaluated with the configuration's constants and the values of heuristics.
+
+    A grid that raises is unknown. Equal launches share one line, whatever their grids.
     """
     program = (
         AUTOTUNED
@@ -148,7 +148,7 @@ def test_where_tensors_lie_stands_beside_the_launch(tmp_path: Path) -> None:
 
 @needs_torch
 def test_a_configurations_hook_may_change_the_arguments(tmp_path: Path) -> None:
-    """Each configuration is recorded with what its hook made of them."""
+    """Each configuration is recorded with the arguments that its hook made."""
     program = """
     class Held:
         dtype = torch.float32
@@ -186,7 +186,7 @@ watched(add)[(1,)](x, y, n=8)
 
 @needs_torch
 def test_an_autotuner_that_resets_and_restores_is_recorded(tmp_path: Path) -> None:
-    """Its own hooks belong to timing, which nothing is here; those of a configuration run."""
+    """The tuner's own hooks only serve timing and are skipped; a configuration's hooks run."""
     launches = recorded(tmp_path, HOOK).launches
     assert [(one.launch.args["n"]["int"], one.count) for one in launches] == [
         (64, 2),
@@ -247,7 +247,7 @@ none[(1,)]()
 
 @needs_torch
 def test_functions_among_the_arguments_keep_apart(tmp_path: Path) -> None:
-    """Each by its own name in the cut-out module, also two of one name and those in a tuple."""
+    """Each function has its own name in the cut module, also two of one name and in tuples."""
     with_chain, none = recorded(tmp_path, ARGUMENTS).launches
     assert with_chain.launch.args["PAIR"] == {
         "constexpr": {"tuple": [{"function": "act"}, {"function": "act_2"}]}
@@ -331,9 +331,7 @@ make(tl.constexpr(3))[(1,)](torch.empty(64, device="cuda"), 64, Kind.RELU)
 
 @needs_torch
 def test_a_kernel_is_cut_out_with_all_that_it_uses(tmp_path: Path) -> None:
-    """Helpers, constants, closures, aliases: one module that imports only triton, and that is
-    admitted.
-    """
+    """The module imports only triton, and its source is admitted."""
     file = recorded(tmp_path, CUT)
     (source,) = sources(file.launches)
     text = source.kernel.origin.source

@@ -72,7 +72,7 @@ def keys(add: Callable[[Any, list[Any]], None], values: list[Any]) -> list[tuple
 
 
 def _comparable(part: Any) -> Any:
-    """Classes that were made for one value stand for their name."""
+    """Replace classes that were made for one value by their names."""
     if isinstance(part, type):
         return part.__name__
     return part
@@ -104,7 +104,7 @@ def test_what_nothing_short_stands_for_has_no_key(value: object) -> None:
 
 
 def test_functions_are_told_apart_by_what_they_are() -> None:
-    """Two of one name and code may close over different values."""
+    """Two functions of one name and code may close over different values."""
     kind = type("JITFunction", (), {"__eq__": lambda a, b: True, "__hash__": lambda a: 1})
     one, other = keys(forms.add_constant, [kind(), kind()])
     assert one != other
@@ -205,7 +205,7 @@ tiles[(1,)](held)
 
 @needs_torch
 def test_a_descriptor_that_was_changed_is_recorded_anew(tmp_path: Path) -> None:
-    """It is the same object with another block."""
+    """The descriptor is the same object with another block."""
     pytest.importorskip("triton.tools.tensor_descriptor")
     launches = recorded(tmp_path, DESCRIPTORS).launches
     assert [one.count for one in launches] == [2, 2, 1]
@@ -245,7 +245,7 @@ for call in (one, one, other): call()
 
 @needs_torch
 def test_a_repeated_launch_keeps_all_paths_by_which_it_came(tmp_path: Path) -> None:
-    """Also one that it comes by for the first time when it is repeated."""
+    """This includes a path that is new when the launch is repeated."""
     (launch,) = recorded(tmp_path, PATHS).launches
     assert launch.count == 3
     assert {path[1] for path in launch.paths} == {"program.one", "program.other"}
@@ -288,7 +288,7 @@ def test_large_tensors_that_nobody_knows_are_compared(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 def test_factories_give_what_was_asked(tmp_path: Path) -> None:
-    """Also again, in another default dtype."""
+    """This also holds for another default dtype."""
     program = """
     for kind in (torch.float32, torch.float64):
         torch.set_default_dtype(kind)

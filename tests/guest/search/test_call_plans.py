@@ -59,7 +59,7 @@ def repairs() -> Repairs:
     ],
 )
 def test_operators_that_reject_gradients_are_called_without(repairs: Repairs, text: str) -> None:
-    """By the words of their errors."""
+    """The words of the error tell that an operator rejects gradients."""
     error = CaughtError("ValueError", text, ("raise ValueError(message)",), "")
     assert repairs.after_error(CallPlan(), "forward", error) == [CallPlan(training=False)]
 
@@ -123,13 +123,13 @@ def test_usual_variants_pack_sequences_and_ask_for_states(variations: Variations
     ],
 )
 def test_an_error_suggests_its_repair(repairs: Repairs, message: str, plan: CallPlan) -> None:
-    """The likeliest comes first."""
+    """The likeliest repair comes first."""
     error = CaughtError("ValueError", message, (), "")
     assert repairs.after_error(CallPlan(), "forward", error)[0] == replace(plan, is_repaired=True)
 
 
 def test_an_argument_that_is_refused_is_left_out(repairs: Repairs) -> None:
-    """An optional one that was given."""
+    """An optional argument that was given is left out."""
     error = CaughtError("ValueError", "weight is not supported", (), "")
     plan = CallPlan(include=frozenset({"weight"}))
     assert repairs.after_error(plan, "forward", error)[0] == CallPlan(is_repaired=True)
@@ -166,7 +166,7 @@ def called():
 
 @pytest.mark.parametrize("name", ["__torch_dispatch__", "find_torch_dispatch_rule"])
 def test_what_torch_has_called_is_not_cut_short(name: str) -> None:
-    """An exception in the middle of it would end the process; the piece ends right behind it."""
+    """An exception inside torch's call would end the process, so it comes after the call."""
     scope: dict[str, Any] = {"__name__": "torch.somewhere", "time": time}
     exec(DISPATCH.replace("called", name), scope)
     names_called: list[str] = []

@@ -1,5 +1,6 @@
-"""Driving a whole package: its operators and layers are called with made-up arguments, on a card
-that is not there.
+"""Driving a whole package.
+
+Its operators and layers are called with invented arguments on a fake GPU.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def driven(folder: Path, recipe: dict[str, Any] | None = None, **more: Any) -> D
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Driven:
-    """The whole package, driven once."""
+    """Return the whole package, driven once."""
     folder = tmp_path_factory.mktemp("drive")
     return driven(
         package(folder, kernels=KERNELS, ops=OPS, layers=LAYER, broken="import nothing_\n")
@@ -152,7 +153,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Driven:
 
 
 def test_every_kernel_is_recorded(tiny: Driven) -> None:
-    """Forward, backward, packed sequences, and the one behind a flag."""
+    """Kernels of forward, backward, packed sequences and behind a flag are recorded."""
     kernels = {one.kernel for one in tiny[0].launches}
     assert kernels == {
         "tiny.kernels:scale",
@@ -195,14 +196,14 @@ def test_operators_without_kernels_are_left_alone(tiny: Driven) -> None:
 
 
 def test_a_module_that_cannot_be_imported_is_noted(tiny: Driven) -> None:
-    """The others are driven all the same."""
+    """The other modules are driven."""
     assert list(tiny[1]["modules"]) == ["tiny.broken"]
     error = tiny[1]["modules"]["tiny.broken"]
     assert "ModuleNotFoundError: No module named 'nothing_'" in error
 
 
 def test_a_package_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
-    """With its own words and its whole traceback."""
+    """The report has the error's message and its whole traceback."""
     folder = package(
         tmp_path,
         __init__="from tiny import other\n",
@@ -216,7 +217,7 @@ def test_a_package_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_package_with_an_old_module_of_torchs_can_be_captured(tmp_path: Path) -> None:
-    """The newer one of torch's environment serves both."""
+    """The newer release in torch's environment serves both."""
     folder = package(tmp_path, kernels=KERNELS, ops=OPS)
     (folder / "typing_extensions.py").write_text("raise ImportError('too old')\n")
     launches, report = driven(folder)
@@ -532,7 +533,7 @@ def hangs(x: torch.Tensor):
 
 
 def test_an_operator_that_hangs_is_left(tmp_path: Path) -> None:
-    """After its share of CPU time; what it launched before stays."""
+    """The operator is left after its share of CPU time; its earlier launches are kept."""
     launches, report = driven(package(tmp_path, kernels=KERNELS, ops=HANGING))
     assert "TooLong" in next(iter(report["operators"]["tiny.ops:hangs"]["failures"].values()))
     assert [one.kernel for one in launches.launches] == ["tiny.kernels:rare"]
@@ -782,7 +783,7 @@ def test_what_a_package_says_of_releases_is_kept(tmp_path: Path) -> None:
 def test_captures_are_made_side_by_side_and_each_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that ends without a report is an error that names its log, and costs no other."""
+    """A capture without a report is an error that names its log; the others are kept."""
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
     calls: list[str] = []
 

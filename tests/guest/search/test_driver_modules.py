@@ -58,7 +58,7 @@ def load_names(*skipped: str) -> tuple[list[str], dict[str, str]]:
 
 
 def test_stand_ins_are_removed_after_the_imports(package: Writer) -> None:
-    """Only modules with kernels are imported beside them; code that runs later finds none."""
+    """Only modules with kernels are imported beside stand-ins; later code finds none."""
     kernel = "@triton.jit\ndef kernel(x): ...\n"
     text = f"import no_such_package.tools as tools\nclass triton:\n    jit = tools.jit\n{kernel}"
     package({"kernels.py": text, "plain.py": "import no_such_package\n"})
@@ -101,7 +101,7 @@ def test_a_module_is_imported_without_one_that_raises(package: Writer) -> None:
 
 
 def test_a_module_in_a_package_that_raises_is_imported_itself(package: Writer) -> None:
-    """Although the package has a stand-in for another module."""
+    """This holds although the package has a stand-in for another module."""
     kernel = "class triton:\n    jit = staticmethod(lambda f: f)\n@triton.jit\ndef kernel(x): ...\n"
     package(
         {
@@ -142,7 +142,7 @@ def test_an_absent_package_may_export_triton(
 
 
 def test_a_module_may_miss_several_packages(package: Writer) -> None:
-    """Each is found missing after the one before; their objects stand in annotations as well."""
+    """Each package is found missing in turn; annotations may use their objects too."""
     text = "import no_such_package\nfrom no_other_package import Layout, names\n"
     text += "from packaging.version import Version\nVersion(no_such_package.__version__)\n"
     text += "shapes: int | Layout[int] = 0\nfound = list(names)\n"
@@ -182,7 +182,7 @@ def test_every_module_below_a_package_is_imported(package: Writer) -> None:
 
 
 def test_a_module_that_cannot_be_imported_says_why(package: Writer) -> None:
-    """The others are there, also those below a folder whose `__init__` raises."""
+    """The other modules are imported, also those below a folder whose `__init__` raises."""
     package({"a.py": "import nobody_has_this", "b.py": "", "c/__init__.py": "1 / 0", "c/d.py": ""})
     names, errors = load_names()
     assert names == [NAME, f"{NAME}.b", f"{NAME}.c.d"]
@@ -199,7 +199,7 @@ def test_a_module_that_ends_the_program_only_fails(package: Writer) -> None:
 
 
 def test_a_module_that_skips_its_tests_only_fails(package: Writer) -> None:
-    """`pytest.skip` raises what no `except Exception` stops, and so does a signal."""
+    """`except Exception` catches neither `pytest.skip` nor a signal."""
     skip = "class Skipped(BaseException): ...\nraise Skipped('no card')"
     package({"a.py": skip, "b.py": "raise KeyboardInterrupt", "c.py": ""})
     names, errors = load_names()
@@ -225,7 +225,7 @@ def test_what_a_recipe_skips_is_not_imported(package: Writer) -> None:
 
 
 def test_a_package_whose_init_raises_is_entered_past_it(package: Writer) -> None:
-    """Its modules can be driven all the same."""
+    """The package's modules can be driven."""
     package({"__init__.py": "raise RuntimeError('registered twice')", "ops.py": "HERE = 1\n"})
     names, errors = load_names()
     assert names == [NAME, f"{NAME}.ops"]
@@ -233,7 +233,7 @@ def test_a_package_whose_init_raises_is_entered_past_it(package: Writer) -> None
 
 
 def test_a_package_with_nothing_else_cannot_be_driven(package: Writer) -> None:
-    """There is nothing below its `__init__`."""
+    """The package has no modules below its `__init__`."""
     package({"__init__.py": "raise RuntimeError('no')"})
     with pytest.raises(NotImported) as caught:
         load([NAME], ())
@@ -242,7 +242,7 @@ def test_a_package_with_nothing_else_cannot_be_driven(package: Writer) -> None:
 
 
 def test_a_package_that_asks_for_fake_tensors_finds_none(package: Writer) -> None:
-    """It would take ours for torch.compile's, and launch nothing."""
+    """The package would take the fake tensors for torch.compile's, and launch nothing."""
     package({"a.py": "from torch._subclasses.fake_tensor import FakeTensor\nTensor = FakeTensor"})
     modules, _ = load([NAME], ())
     assert modules[-1].Tensor is modules[-1].FakeTensor is NoFakeTensor
@@ -271,7 +271,7 @@ def test_a_kernel_in_an_object_of_the_packages_own_is_found(package: Writer) -> 
 
 
 def test_a_kernel_that_a_function_imports_itself_is_found(package: Writer) -> None:
-    """Relative or not; what it imports of others is none, nor what a lazy module has not got."""
+    """Relative and absolute imports count; names of other packages or lazy modules do not."""
     from flacheck.guest.search.entry_points import find_operators
 
     kernels = """
@@ -337,7 +337,7 @@ def test_objects_that_refuse_to_be_read_are_passed_over(package: Writer) -> None
 
 
 def test_a_kernel_of_a_module_that_a_function_imports_is_found(package: Writer) -> None:
-    """The import may stand in the function or in one within it."""
+    """The import may be in the function or in a function within it."""
     from flacheck.guest.search.entry_points import find_operators
 
     kernels = """
@@ -414,7 +414,7 @@ def test_an_object_that_answers_every_attribute_is_no_kernel(package: Writer) ->
 
 
 def test_a_part_of_an_autograd_function_is_not_called(package: Writer) -> None:
-    """Nobody but torch has the context that it takes first."""
+    """Only torch has the context that such a function takes first."""
     from flacheck.guest.search.entry_points import find_operators
 
     text = """

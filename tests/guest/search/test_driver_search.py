@@ -26,7 +26,7 @@ PLENTY = 3_600.0
 
 @pytest.fixture(autouse=True)
 def unused_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver of its own, whose process has used no CPU time before the search."""
+    """A driver whose process has used no CPU time before the search."""
     monkeypatch.setattr(f"{OperatorSearch.__module__}.time.process_time", lambda: 0.0)
 
 
@@ -44,7 +44,7 @@ def error_of(text: str, kind: str = "ValueError") -> CaughtError:
 
 
 def fine(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-    """Everything works, and launches what it leads to."""
+    """Every call works, and launches the operator's kernels."""
     return CallResult(len(operator.kernels), operator.kernels, "backward", None)
 
 
@@ -102,7 +102,7 @@ def test_what_a_package_offers_is_called_before_what_lies_within() -> None:
 
 
 def test_an_inner_operator_whose_kernels_are_recorded_is_not_called() -> None:
-    """Its caller makes better arguments."""
+    """The operator's caller makes better arguments."""
     caller, search = search_through(operator("inner", "a", outer=False), operator("op", "a"))
     assert first_calls(caller) == ["op"]
     assert set(search.report) == {"m:op"}
@@ -118,7 +118,7 @@ def test_what_a_recipe_skips_is_reported_with_its_reason() -> None:
 
 
 def test_an_error_is_repaired_as_it_suggests() -> None:
-    """The plan that then works is the one that others vary."""
+    """The repaired plan is the one that later plans vary."""
 
     def wants_weight(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
         if "weight" in plan.include:
@@ -132,7 +132,7 @@ def test_an_error_is_repaired_as_it_suggests() -> None:
 
 
 def test_a_plan_that_nothing_repairs_is_given_up() -> None:
-    """With the reasons, of which a few are kept."""
+    """A few of the reasons are kept."""
     caller, search = search_through(operator("op", "a"), ending=never)
     report = search.report["m:op"]
     assert report["worked"] == []
@@ -142,7 +142,7 @@ def test_a_plan_that_nothing_repairs_is_given_up() -> None:
 
 
 def test_an_operator_that_hangs_is_called_once() -> None:
-    """Whatever else might be tried of it."""
+    """No other plan of the operator is tried."""
 
     def hangs(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
         return CallResult(0, frozenset(), "forward", error_of("took more than 2 s", "TooLong"))
@@ -187,7 +187,7 @@ def test_a_variant_is_called_for_kernels_that_lack_its_sizes() -> None:
 
 
 def test_without_a_backward_a_call_has_worked() -> None:
-    """It goes on as inference."""
+    """The search continues with inference."""
 
     def no_backward(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
         error = error_of("no backward", "NotImplementedError")
@@ -214,7 +214,7 @@ def test_what_no_time_was_left_for_is_named() -> None:
 
 
 def test_the_budget_counts_work_and_not_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long the machine takes, as many calls are made as the budget has room for."""
+    """The number of calls depends on the budget of work and not on the machine's speed."""
 
     def names_called(slowness: float) -> list[tuple[str, str, str]]:
         caller = Caller(never, [operator("f", "k"), operator("g", "k")], Recipe({}))

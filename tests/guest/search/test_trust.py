@@ -14,7 +14,7 @@ from flacheck.guest.search.trust import CallTrust, LaunchTrust, Rank
 
 
 class Drive:
-    """Launches in calls of some rank, and what is left of them."""
+    """Launches in calls of some rank, and the launches that are kept."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -71,7 +71,7 @@ def test_a_launch_is_made_up_without_a_whole_call_of_host_code(drive: Drive) -> 
 
 
 def test_lines_that_stay_are_written_as_they_were(drive: Drive, tmp_path: Path) -> None:
-    """With a mark at their end; the text of a source moves to the first line that stays."""
+    """A kept line has a mark at its end; the text of a source moves to the first kept line."""
     drive.launch(Rank.FAILED, "m:k", n={"int": 1})
     drive.launch(Rank.DOCUMENTED, "m:k", n={"int": 2}, path=("m:ä",))
     drive.launch(Rank.DOCUMENTED, "m:k", n={"int": 3}, source="t")
@@ -101,7 +101,7 @@ def test_a_layer_that_was_built_with_a_guess_is_made_up(drive: Drive) -> None:
 def test_a_function_that_its_package_calls_gets_the_dtypes_that_its_package_hands_it(
     drive: Drive,
 ) -> None:
-    """Whoever else may call it: what is in fp32 there, is not in bf16 here."""
+    """Other callers do not matter: an operand in fp32 there is not in bf16 here."""
     bf16, fp16, fp32 = ({"dtype": dtype, "align": 16} for dtype in ("bf16", "fp16", "fp32"))
     drive.launch(Rank.OUTER, "m:back", k=bf16, sums=fp32)
     drive.launch(Rank.SHARED, "m:back", k=bf16, sums=bf16)
@@ -122,7 +122,7 @@ def test_a_function_that_its_package_calls_gets_the_dtypes_that_its_package_hand
 
 
 def test_the_best_call_of_a_launch_counts(drive: Drive) -> None:
-    """Also when it came after the launch was written down, with its counts."""
+    """The best call counts also if it came after the launch was written, with its counts."""
     drive.launch(Rank.FAILED, "m:k", n={"int": 1})
     drive.launch(Rank.DOCUMENTED, "m:k", n={"int": 1})
     _, launch, count = drive.sift()
@@ -165,7 +165,7 @@ def test_the_call_paths_of_what_stays_stay(drive: Drive) -> None:
 
 
 def test_launches_that_their_kernel_does_not_take_give_way(drive: Drive) -> None:
-    """To made-up ones that it takes; what was seen stays, and what is all that there is."""
+    """Accepted made-up launches replace them; observed launches stay, and so do the only ones."""
     drive.launch(Rank.INNER, "m:mended", n={"int": 1})
     refusals = {drive.witness.latest}
     drive.launch(Rank.INNER, "m:mended", n={"int": 2})

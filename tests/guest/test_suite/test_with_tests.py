@@ -1,5 +1,6 @@
-"""A checkout's own tests under capture: what they launch was seen, and stands beside what the driver
-launches.
+"""A checkout's own tests under capture.
+
+Their launches are observed ones, beside those of the driver.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def test_what_the_time_cuts_is_named(tmp_path: Path) -> None:
 
 @needs_torch
 def test_a_checkout_without_tests_says_so(tmp_path: Path) -> None:
-    """Its launches file is whole all the same."""
+    """Its launches file is complete."""
     outcome = run(tmp_path)
     assert outcome.report["ended"] == "it has no tests that pytest finds"
     assert [line["package"] for line in outcome.lines] == ["tiny==1.0"]
@@ -145,8 +146,10 @@ def test_that_never_ends():
 
 @needs_torch
 def test_of_many_cases_some_are_run(tmp_path: Path) -> None:
-    """So many of a function that each value of a parameter may come; a test that loops is ended by
-    the operations that it did."""
+    """Each value of a parameter is run at least once.
+
+    A test that loops is ended by its number of operations.
+    """
     outcome = run(tmp_path, 8.0, test_tiny=MANY)
     assert outcome.report["tests"] == {"passed": cases.MOST, "failed": 1, "skipped": 0}
     assert outcome.report["unrun"] == 300 - cases.MOST
@@ -155,7 +158,7 @@ def test_of_many_cases_some_are_run(tmp_path: Path) -> None:
 
 
 def test_cases_that_bring_new_values_come_first() -> None:
-    """Then the others, in an order that is always the same."""
+    """The other cases follow in an order that is always the same."""
     values: dict[str, list[Any]] = {"x": [object() for _ in range(3)], "y": [[1], [2], [3], [4]]}
     product = [dict(zip(values, each)) for each in itertools.product(*values.values())]
     order = cases.in_order(product)
@@ -185,7 +188,7 @@ def test_what_both_launched_stands_there_once() -> None:
 
 
 def test_the_coverage_tells_how_tests_ended() -> None:
-    """In a form that a report can show."""
+    """The coverage has a form that a report can show."""
     kernels = {"tests": ["m:one"], "driver": [], "both": []}
     results = {
         "tests": {"passed": 1, "failed": 1, "skipped": 0},
@@ -210,7 +213,7 @@ def test_only_a_checkout_has_tests() -> None:
 
 @needs_torch
 def test_the_launches_of_tests_are_read_as_seen(tmp_path: Path) -> None:
-    """Nobody made their arguments up."""
+    """The arguments of these launches were not invented."""
     outcome = run(tmp_path, test_tiny=TESTS)
     file = tmp_path / "l.jsonl"
     file.write_bytes(json_lines(outcome.lines))

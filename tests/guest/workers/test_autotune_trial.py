@@ -1,4 +1,4 @@
-"""Trials beside real compilers: what the release's own Autotuner makes of a configuration."""
+"""Trials beside real compilers: the release's own Autotuner on one configuration."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def config(size: int, **more: int) -> dict[str, Any]:
 def request_for(
     op: str, name: str, *configs: dict[str, Any], args: dict[str, Any] = ARGS, limit: int = 0
 ) -> dict[str, Any]:
-    """A request; a `limit` in bytes makes the card one with less shared memory."""
+    """Return a request; a `limit` in bytes makes the card one with less shared memory."""
     card = dataclasses.asdict(targets.find("sm90"))
     launch = {"args": args, "configs": list(configs), "keys": ["length", "FLAG"]}
     card |= {"shared_limit": limit} if limit else {}
@@ -112,7 +112,7 @@ def test_the_releases_own_autotuner_skips_what_it_forgives(kind: WorkerKind) -> 
 
 
 def test_any_other_error_ends_the_run(kind: WorkerKind) -> None:
-    """Also when other configurations would compile."""
+    """This holds also if other configurations would compile."""
     (attempt,) = run(
         kind, request_for("trial", "abroad", config(32), config(64), args={"x": TENSOR})
     )
@@ -137,8 +137,8 @@ def test_a_function_without_its_autotuner_gets_the_releases(kind: WorkerKind) ->
 
 
 def test_keys_are_read_without_a_compile_and_trials_leave_no_trace(kind: WorkerKind) -> None:
-    """By position up to 3.1, where BN stands before FLAG; the same before and after a trial in one
-    worker.
+    """Keys are read by position up to 3.1, where BN stands before FLAG, before and after a trial in
+    one worker.
     """
     question = request_for("keys", "tuned", config(64), config(32))
     before, trial, view, after = run(
@@ -177,7 +177,7 @@ def test_heuristics_give_what_was_recorded(kind: WorkerKind, op: str) -> None:
 
 
 def test_an_autotuner_run_ends_at_the_stage_asked_for(kind: WorkerKind) -> None:
-    """Its key is built by then."""
+    """The key has been built by that stage."""
     question = measuring("autotune", FLAG={"constexpr": True})
     (result,) = run(kind, {**question, "until": "ttir"})
     assert result.outcome is Outcome.FINISHED, result.log

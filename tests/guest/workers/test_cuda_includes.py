@@ -12,7 +12,7 @@ from flacheck.guest.workers.cuda_units import UnitRefused
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project beside a file that is none of its own."""
+    """Provide a project beside a file that is not part of it."""
     (tmp_path / "secret.h").write_text("int key = 42;\n")
     root = tmp_path / "project"
     (root / "include").mkdir(parents=True)
@@ -52,13 +52,13 @@ def check(root: Path, text: str) -> None:
     ],
 )
 def test_no_way_of_writing_it_leads_out(project: Path, text: str) -> None:
-    """Spaces, comments, spliced lines, digraphs, trigraphs: what a preprocessor reads as one."""
+    """Spaces, comments, spliced lines, digraphs and trigraphs do not hide an include."""
     with pytest.raises(UnitRefused, match="in none of its folders"):
         check(project, f"{text}\n")
 
 
 def test_what_a_header_of_the_project_includes_counts(project: Path) -> None:
-    """It is searched as the unit is."""
+    """A header of the project is searched like the unit."""
     (project / "include" / "own.h").write_text('#include "../../secret.h"\n')
     with pytest.raises(UnitRefused, match="secret"):
         check(project, '#include "own.h"\n')
@@ -99,7 +99,7 @@ def test_what_stays_in_the_project_is_let_through(project: Path, text: str) -> N
 
 
 def test_headers_of_the_toolkit_are_not_looked_into(project: Path) -> None:
-    """They include by macros, and are what their wheels held."""
+    """The toolkit's headers include by macros, and their content is that of the wheels."""
     (project / "toolkit").mkdir()
     (project / "toolkit" / "cuda.h").write_text("#include WHATEVER\n")
     check(project, '#include "toolkit/cuda.h"\n')

@@ -90,7 +90,7 @@ def kernel(x, n: 'i32', m: float, B: tl.constexpr=16, other=None):
 
 @pytest.fixture
 def module(tmp_path: Path) -> Iterator[ModuleType]:
-    """The module, imported from a file, for Triton reads sources from there."""
+    """Return the module, imported from a file because Triton reads sources from files."""
     path = tmp_path / "cut_sample.py"
     path.write_text(SOURCE)
     spec = importlib.util.spec_from_file_location("cut_sample", path)
@@ -102,7 +102,7 @@ def module(tmp_path: Path) -> Iterator[ModuleType]:
 
 
 def test_a_kernel_takes_all_that_it_uses_along(module: ModuleType) -> None:
-    """Helpers by source, constants by value, attributes of namespaces as what they are."""
+    """Helpers are copied by source, constants by value, attributes of namespaces by their value."""
     assert Cutter().cut(module.kernel, {}).text == TEXT
     check_source(TEXT)
 
@@ -129,7 +129,7 @@ def kernel(x):
 
 
 def test_a_library_of_the_gpu_keeps_a_name_of_its_own(tmp_path: Path) -> None:
-    """The compiler looks for it by that name, not at the end of a path."""
+    """The compiler looks such a function up by its bare name."""
     path = tmp_path / "cut_library.py"
     path.write_text(LIBRARY)
     spec = importlib.util.spec_from_file_location("cut_library", path)
@@ -146,7 +146,7 @@ def test_a_library_of_the_gpu_keeps_a_name_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_text_is_named_by_what_it_says(module: ModuleType) -> None:
-    """The same kernel has the same digest, another one another; it is cut once."""
+    """Equal kernels have equal digests, different kernels different ones; each is cut once."""
     cutter = Cutter()
     cut = cutter.cut(module.kernel, {})
     assert cutter.cut(module.kernel, {}) is cut
@@ -164,7 +164,7 @@ def test_an_object_of_the_program_cannot_be_cut_out(module: ModuleType) -> None:
 
 
 def test_functions_that_a_launch_hands_over_get_names_of_their_own(module: ModuleType) -> None:
-    """The kernel's own name stays; another of that name gets a number."""
+    """The kernel keeps its name; another function of that name gets a number."""
     import triton
 
     @triton.jit
@@ -195,12 +195,12 @@ class Mode(enum.IntEnum):
     ],
 )
 def test_a_value_is_written_as_a_literal(value: Any, text: str) -> None:
-    """Enumerations as their numbers, one-element tuples with their comma."""
+    """Enumerations are written as numbers, one-element tuples with their comma."""
     assert literal(value) == text
 
 
 def test_what_belongs_to_triton_is_written_as_its_shortest_path() -> None:
-    """With the module to import where the language does not bring it."""
+    """The module to import is named where the language does not contain it."""
     import triton
     import triton.language as tl
     from triton.language.extra import libdevice

@@ -117,8 +117,8 @@ def version(kind: WorkerKind) -> tuple[int, ...]:
 
 
 def test_inline_source_compiles_for_every_target_without_torch(kind: WorkerKind) -> None:
-    """Pointers, integers, floats, None and constants of every kind; old targets and new ones in one
-    worker.
+    """Pointers, integers, floats, None and constants of every kind compile, for old and new targets
+    in one worker.
     """
     names = ("sm70", "sm80", "sm90", "sm70")
     args = {**ARGS, "x": {"dtype": "fp32"}}
@@ -153,7 +153,7 @@ def test_a_real_crash_leaves_the_next_compile_alone(kind: WorkerKind) -> None:
 
 
 def test_until_ast_stops_before_the_first_stage_of_the_backend(kind: WorkerKind) -> None:
-    """The front end has run, and nothing after it."""
+    """Only the front end has run."""
     (attempt,) = run(kind, request_for("kernel", ARGS, until="ast"))
     assert (attempt.outcome, attempt.stage) == (Outcome.FINISHED, "ast")
     assert attempt.resources.shared is None
@@ -167,7 +167,7 @@ def test_until_stops_after_a_stage(kind: WorkerKind) -> None:
 
 
 def test_an_error_in_the_kernel_comes_back_with_its_traceback(kind: WorkerKind) -> None:
-    """The release's own message, in the stage it came from."""
+    """The error has the release's own message and its stage."""
     (attempt,) = run(kind, request_for("kernel", {**ARGS, "N": {"constexpr": 48}}))
     assert (attempt.outcome, attempt.stage) == (Outcome.RAISED, "ast")
     assert "power of 2" in attempt.log
@@ -186,7 +186,7 @@ def test_no_launch_fits_a_kernel_that_collects_its_constants(kind: WorkerKind) -
 
 
 def test_the_real_autotuner_shows_its_keys(kind: WorkerKind) -> None:
-    """3.1.0 reads past the end, or another argument; from 3.2.0 on keys go by name."""
+    """3.1.0 reads past the end, or another argument; from 3.2.0 on keys are looked up by name."""
     args = {"x": {"dtype": "i32"}, "length": {"int": 40}, "FLAG": {"constexpr": 2}}
     past, shift = run(
         kind,

@@ -24,7 +24,7 @@ def test_plain_arguments_are_what_they_say() -> None:
 
 @pytest.mark.parametrize(("align", "divisor"), [(16, 16), (8, 8), (4, 4), (1, 1)])
 def test_a_pointer_is_aligned_as_said(align: int, divisor: int) -> None:
-    """To so many bytes, and to no more where that is less than 16."""
+    """The pointer is aligned to exactly this number of bytes if it is less than 16."""
     pointer = arguments({"x": {"dtype": "bf16", "align": align}})["x"]
     assert isinstance(pointer, Pointer)
     assert pointer.data_ptr() % divisor == 0
@@ -42,7 +42,7 @@ def test_a_dtype_is_one_object_a_name() -> None:
 
 
 def test_whoever_has_tensors_makes_them() -> None:
-    """By the argument's name, with its place in a tuple."""
+    """The tensor has the argument's name, with its place in a tuple."""
     specs: dict[str, Any] = {
         "x": {"dtype": "fp32", "align": 4},
         "y": {"tuple": [{"int": 1}, {"dtype": "i64"}]},
@@ -66,7 +66,7 @@ def test_functions_come_from_the_kernels_module() -> None:
 
 @needs_triton
 def test_a_dtype_constant_is_the_languages_own() -> None:
-    """Under torch's name or under Triton's, whichever the language has."""
+    """The constant is found under torch's name or under Triton's."""
     import triton.language as tl
 
     values = constants({"A": {"dtype": "bf16"}, "B": {"dtype": "int32"}}, {})

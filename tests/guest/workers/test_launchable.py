@@ -55,7 +55,7 @@ def test_every_form_of_a_signature_gives_the_parameters(signature: Any, constant
 
 
 def test_the_assembly_shows_how_many_scratch_pointers_follow() -> None:
-    """None before 3.3, one up to 3.4, two later; any other number is not launched."""
+    """There is none before 3.3, one up to 3.4, two later; other numbers are not launched."""
     signature = {"x": "*bf16", "BLOCK": "constexpr"}
     sizes = {"global_scratch_size": 256, "global_scratch_align": 128}
     scratch = []

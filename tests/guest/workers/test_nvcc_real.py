@@ -1,4 +1,4 @@
-"""Units under real toolkits: what only nvcc itself can show."""
+"""Units under real toolkits: behaviour that only nvcc itself can show."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_pipeline_case_fails_in_fp8_alone_and_its_mended_variant_compiles(
 
 
 def test_a_hostile_include_shows_nothing_of_the_file(tmp_path: Path, store: Store) -> None:
-    """Neither at the top nor where only the device's front end looks."""
+    """Neither the include at the top nor one that only the device's front end reads shows it."""
     root = tmp_path / "hostile"
     root.mkdir()
     (root / "top.cu").write_text('#include "/etc/passwd"\n__global__ void k() {}\n')

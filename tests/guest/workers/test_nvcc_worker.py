@@ -1,4 +1,4 @@
-"""Translation units from end to end over a toolkit that is a script: real worker, real rules."""
+"""Translation units end to end under a scripted toolkit: real worker, real rules."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_file_outside_of_the_project_is_not_shown(tmp_path: Path, store: Store
 def test_a_link_out_of_the_project_is_followed_before_it_is_judged(
     tmp_path: Path, store: Store
 ) -> None:
-    """A file of the project that leads elsewhere is elsewhere."""
+    """A link in the project to a file outside counts as outside."""
     secret = tmp_path / "secret.h"
     secret.write_text("int key = 42;")
     link = tmp_path / "link.h"
@@ -108,7 +108,7 @@ def test_a_file_that_nvcc_does_not_announce_is_not_shown(tmp_path: Path, store: 
 
 @pytest.mark.parametrize("family", ["nvcc", "nvrtc"])
 def test_a_unit_that_is_a_link_out_of_the_project_is_refused(tmp_path: Path, family: str) -> None:
-    """Before any compiler opens it, also where the kernel confines nothing."""
+    """The unit is refused before a compiler opens it, also where the kernel does not confine."""
     secret = tmp_path / "secret.cu"
     secret.write_text("hush")
     root = tmp_path / "project"
@@ -175,7 +175,7 @@ def test_a_unit_without_memory_is_asked_again_with_more(tmp_path: Path, store: S
 def test_a_unit_gets_most_of_the_machine_if_the_default_limit_is_too_low(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, memory_mb: int, verdict: str
 ) -> None:
-    """A limit that a person chose holds."""
+    """A limit that the user chose is kept."""
     monkeypatch.setattr(runs, "machine_memory_mb", lambda: 16000.0)
     toolkit(tmp_path)
     root = project(tmp_path, unit="// needs 12000 MB")

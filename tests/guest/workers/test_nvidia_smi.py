@@ -1,4 +1,4 @@
-"""The `nvidia-smi` of the card that is not there."""
+"""The `nvidia-smi` of the fake card."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_it_answers_queries() -> None:
 
 
 def test_the_card_that_was_turned_to_last_speaks() -> None:
-    """One folder stands in the path, however often the card changes."""
+    """The path holds one folder, however often the card changes."""
     for name in ("sm90", "sm80", "sm90", "sm80"):
         nvidia_smi.provide(card(name))
     assert output_of("--query-gpu=compute_cap", "--format=csv,noheader") == "8.0\n"

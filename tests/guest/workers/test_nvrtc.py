@@ -57,7 +57,7 @@ def test_what_there_is_not_is_said_with_what_there_is() -> None:
 
 
 def test_targets_are_those_that_the_release_lists() -> None:
-    """12.8 learnt Blackwell, 12.9 its families."""
+    """12.8 added Blackwell, 12.9 its families."""
     releases = {
         spec: toolchains.resolve([f"nvrtc=={spec}"]).choices[0] for spec in ("12.4", "12.8", "12.9")
     }
@@ -128,7 +128,7 @@ def ask(
 
 
 def test_the_front_end_comes_before_the_whole_and_figures_are_the_assemblers(unit: Path) -> None:
-    """Also in the words of 12.4, which begins the line of a frame in another way."""
+    """This also holds for the output of 12.4, which begins the line of a frame in another way."""
     library = Answers((0, ""), (0, FIGURES))
     answer, stages = ask(unit, library)
     assert stages == ["syntax", "ptx"]
@@ -177,7 +177,7 @@ def test_flags_of_a_build_that_speak_of_the_host_are_left_out(unit: Path) -> Non
 def test_a_failure_has_the_stage_of_the_program_that_says_it(
     unit: Path, log: str, stage: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """All are one call of the library."""
+    """All stages are one call of the library."""
     answer, _ = ask(unit, Answers((0, ""), (6, f"{log}\n")))
     assert (answer["outcome"], answer["stage"]) == ("raised", ("syntax", "ptx", "cubin")[stage])
     assert log.splitlines()[0] in capfd.readouterr().err
@@ -254,7 +254,7 @@ def test_an_error_of_the_standard_library_is_no_failure_of_the_unit(
 def test_an_error_of_the_unit_is_a_failure(
     unit: Path, line: str, message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Even where it uses the standard library: nvcc reports the same."""
+    """This holds also if the unit uses the standard library: nvcc reports the same."""
     unit.write_text(f"{line}\n")
     log = f"csrc/fwd.cu(1): error: {message}\n\n1 error detected in the compilation of"
     ask(unit, Answers((6, log)))
@@ -288,8 +288,9 @@ def compile_units(store: Store, subject: Subject, **chosen: tuple[str, ...]) -> 
 def test_the_real_one_compiles_kernels_and_says_why_it_does_not_compile_the_rest(
     store: Store, tmp_path: Path
 ) -> None:
-    """A kernel by itself; one with the function that launches it; a file of the host; a header of
-    the standard library; a file that is not the unit's to read; a failing template."""
+    """It tries a kernel alone, a kernel with its launching function, a host file, a standard
+    header, a file that the unit may not read, and a failing template.
+    """
     root = tmp_path / "project"
     root.mkdir()
     kernel = "template <int N> __global__ void k(float *x) { x[threadIdx.x] = N; }\n"

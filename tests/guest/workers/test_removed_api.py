@@ -1,4 +1,4 @@
-"""Failures of the front end that are a release's own: missing names of Triton."""
+"""Failures of the front end that depend on the release: missing names of Triton."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Generator:
     ],
 )
 def test_only_a_name_that_leads_to_triton_tells_of_the_release(text: str, api: str | None) -> None:
-    """No argument changes what stands there."""
+    """Arguments cannot change the value of such a name."""
     with pytest.raises((AttributeError, NotImplementedError, TypeError)) as error:
         Generator(x=None).read(text)
     assert removed_api(error.value) == api
@@ -134,7 +134,7 @@ def test_what_looks_for_a_kernels_functions_reads_its_source_too() -> None:
 
 
 def test_the_cause_counts_however_it_is_wrapped() -> None:
-    """The compiler hides it behind errors of its own."""
+    """The compiler wraps the cause in errors of its own."""
     with pytest.raises(ValueError, match="at 1:2") as error:
         try:
             Generator().read("tl.dot(1, 2, trans_b=True)")
@@ -159,7 +159,7 @@ def test_a_variable_of_the_module_that_no_kernel_may_read_is_no_arguments_doing(
 
 
 def test_python_that_a_release_does_not_take_is_no_arguments_doing() -> None:
-    """It stands in the kernel's source."""
+    """The unsupported syntax is in the kernel's source."""
 
     class UnsupportedLanguageConstruct(Exception): ...
 
@@ -172,7 +172,7 @@ def test_python_that_a_release_does_not_take_is_no_arguments_doing() -> None:
 
 
 def test_a_parameter_of_a_modules_name_is_a_parameter() -> None:
-    """The kernel's own names come first."""
+    """The kernel's own names come before the module's."""
     with pytest.raises(AttributeError) as error:
         Generator(tl=1).read("tl.dot")
     assert removed_api(error.value) is None
@@ -189,7 +189,7 @@ class Strides:
 
 
 def test_a_value_that_raises_for_a_name_that_it_has_not_is_passed_over() -> None:
-    """The failure stays what it is: too few strides."""
+    """The failure keeps its cause: too few strides."""
     with pytest.raises(IndexError) as error:
         Strides()[3]
     assert removed_api(error.value) is None

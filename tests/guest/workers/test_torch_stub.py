@@ -1,4 +1,4 @@
-"""The stand-in for torch: what modules read at import, and nothing to compute with."""
+"""The stand-in for torch: the names that modules read at import, without computation."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ TILES = ("BK", "BV")
 
 
 def test_the_estimate_knows_what_it_says() -> None:
-    """Half a tile's side, or one stage, costs half as much again."""
+    """Half of a tile's side, or one stage, costs half as much again."""
     assert estimate([32, 64], 4, 3) / estimate([64, 64], 4, 3) == pytest.approx(1.5)
     assert estimate([64, 64], 4, 1) / estimate([64, 64], 4, 3) == pytest.approx(1.5)
     failing = {"num_warps": 4, "num_stages": 3, "BK": 64, "BV": 64}

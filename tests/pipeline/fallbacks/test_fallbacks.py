@@ -171,7 +171,7 @@ def test_another_dtype_works_wherever_the_call_was_asked(store: Store) -> None:
 
 
 def test_another_dtype_may_want_other_settings_too(store: Store) -> None:
-    """The nearest of them, counted with the dtype."""
+    """The nearest of these settings is taken, counted with the dtype."""
     in_fp32 = {"by": "num_warps", "2": "compile", "else": OTHER}
     table = {"bad": {"by": "dtype", "fp32": in_fp32, "else": ASSERTION}}
     (fallbacks_,) = _search(store, table, [fake.cell("bad", target="sm70", num_warps=8)])

@@ -45,7 +45,7 @@ def project(root: Path) -> Path:
 
 
 def test_a_scan_names_what_generates_sources_that_are_missing(tmp_path: Path) -> None:
-    """The script, and the folder where it writes; not the scripts that write something else."""
+    """The warning names the script that writes the sources, and the folder."""
     (warning,) = generated_sources.find_warnings(project(tmp_path))
     assert warning == (
         "sources that the build generates are not scanned unless they exist; they are written by"
@@ -57,7 +57,7 @@ def test_a_scan_names_what_generates_sources_that_are_missing(tmp_path: Path) ->
 def test_the_plan_of_such_a_project_has_the_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside the units that are found, and in the error where none is."""
+    """The warning is beside the units, and in the error if there are none."""
     root = project(tmp_path)
     setup = root / "setup.py"
     text = setup.read_text().replace("torch.utils.cpp_extension", "setuptools")

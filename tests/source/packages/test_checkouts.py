@@ -1,4 +1,4 @@
-"""A package's sources in a folder: what counts as one, and what makes it another package."""
+"""A package's sources in a folder: what counts as a package, and what makes it another one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def checkout(tmp_path: Path) -> Path:
     [("./tiny", True), ("a/b", True), (".", True), ("..", True), ("tiny==1.0", False)],
 )
 def test_a_folder_is_told_from_a_name_with_a_version(spec: str, is_path: bool) -> None:
-    """By its separators; nothing has to be there."""
+    """Separators tell a folder from a name; the folder need not exist."""
     assert checkouts.is_path(spec) is is_path
 
 
@@ -60,7 +60,7 @@ def test_the_hash_follows_the_sources_alone(checkout: Path) -> None:
 
 
 def test_a_copy_has_the_history_and_not_what_builds_left(checkout: Path) -> None:
-    """Nor pipes, which cannot be copied; it is gone afterwards."""
+    """Pipes, which cannot be copied, are left out; the copy is removed afterwards."""
     for name in (".git", "build"):
         (checkout / name).mkdir()
         (checkout / name / "file").write_text("x")

@@ -21,7 +21,7 @@ from tests import fake_installer
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An index of its own: a folder of files."""
+    """Provide an index of its own: a folder of files."""
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
     folder = tmp_path / "shop"
     folder.mkdir()
@@ -66,7 +66,7 @@ def sources(folder: Path, name: str, files: dict[str, str]) -> None:
 def test_bounds_on_torch_are_met_under_pip_alone(
     shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The package's own and those of what it requires, whichever pip names first."""
+    """Bounds of the package and of its requirements are met, whichever pip names first."""
     with_pip_alone(monkeypatch)
     wheel(shop, "outer", ("torch<2.9", "inner", "deeper"))
     wheel(shop, "inner", ("torch>=2.4,<2.8", "triton==3.2.0"))
@@ -169,7 +169,7 @@ def test_sources_in_the_index_are_built_in_the_sandbox(
 def test_a_requirement_at_an_address_is_left_out(
     shop: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It would be fetched from there, and built as the user."""
+    """The requirement would be fetched from the address and built with the user's rights."""
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "setup.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')\n")

@@ -54,7 +54,7 @@ def scan_of(package: str | list[str]) -> dict[str, Any]:
 def test_a_range_is_every_release_in_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """For a scan: the newest first, the pre-releases left out, and named in a sentence."""
+    """A scan takes the newest first, leaves pre-releases out, and names them in a sentence."""
     versions = [Version("0.9"), Version("1.0"), Version("2.0rc1"), Version("1.10")]
     monkeypatch.setattr(index, "available", lambda name: versions)
     subjects = subjects_of(None, scan_of(["Shop>=1,<3", "other==1.0"]))
@@ -67,7 +67,7 @@ def test_a_range_is_every_release_in_it(
 def test_a_range_without_an_index_is_the_releases_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The published ones, and those that an earlier command installed."""
+    """These are the published releases and those that an earlier command installed."""
 
     def unreachable(name: str) -> list[Version]:
         raise wheels.Offline("no index answers")

@@ -45,7 +45,7 @@ def test_anything_but_an_exact_version_is_refused(spec: str) -> None:
 
 
 def test_the_digest_covers_the_package_and_what_it_pins(fake: Path) -> None:
-    """Installed again elsewhere it is the same; another version has another."""
+    """The digest is the same for another installation and differs for another version."""
     first = provide_package("fake-package==1.2")
     assert first.identity == "fake-package==1.2"
     assert first.contains == {"fake-core": "1.0", "fake-package": "1.2"}
@@ -54,7 +54,7 @@ def test_the_digest_covers_the_package_and_what_it_pins(fake: Path) -> None:
 
 
 def test_own_modules_have_bytecode(fake: Path) -> None:
-    """Captures only read the folder, so that they would compile them each time."""
+    """Captures can only read the folder, so they would compile the modules each time."""
     path = Path(provide_package("fake-package==1.2").path)
     modules = {str(file.parent / file.stem) for file in path.rglob("*.py")}
     tag = f".{sys.implementation.cache_tag}"
@@ -93,7 +93,7 @@ def test_a_version_that_does_not_exist_names_its_neighbours(
 def test_a_real_package_comes_without_torch_and_triton(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """flash-linear-attention brings its dependencies, less the large ones, and no stand-in stays."""
+    """flash-linear-attention has its dependencies except the large ones; no stand-in remains."""
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path))
     package = provide_package("flash-linear-attention==0.2.2")
     names = {path.name.partition("-")[0] for path in Path(package.path).iterdir()}
@@ -199,7 +199,7 @@ def test_a_checkout_without_a_build_is_taken_as_it_stands(
 def test_a_dry_run_builds_no_checkout_that_settings_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its setup.py would run before anybody has seen what it is."""
+    """Its setup.py would run before the user has seen the package."""
     project = tmp_path / "theirs"
     project.mkdir()
     (project / "setup.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')\n")
@@ -220,7 +220,7 @@ def test_requirements_are_read_where_they_are_plain(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_package_is_refused(tmp_path: Path) -> None:
-    """A missing one, too."""
+    """A missing folder is refused too."""
     with pytest.raises(
         UsageError, match=r"neither pyproject\.toml nor setup\.py nor setup\.cfg is in it"
     ):
@@ -234,6 +234,6 @@ def test_a_folder_that_is_no_package_is_refused(tmp_path: Path) -> None:
     ["a[x]==1", "a==1; python_version > '3'", "a===foo", "a==1.*", "a @ file:///x", "a==", ""],
 )
 def test_what_names_no_package_at_one_version_is_an_error(spec: str) -> None:
-    """An extra, a marker, a version that is none: in one line, with how to write it."""
+    """An extra, a marker or an invalid version gives a line that shows how to write it."""
     with pytest.raises(UsageError, match="names no package: give NAME==VERSION"):
         parse(spec)

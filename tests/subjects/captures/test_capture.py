@@ -73,7 +73,7 @@ def test_the_summary_says_what_may_rest_on_a_guess(tmp_path: Path) -> None:
 def test_the_users_own_sitecustomize_still_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The recorder's stands before it and steps aside."""
+    """The recorder's sitecustomize comes first and then runs the user's."""
     (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.mine = 'ran'\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     command = [sys.executable, "-c", "import sys; sys.exit(3 if mine == 'ran' else 4)"]

@@ -21,7 +21,7 @@ def test_a_card_is_its_targets_row_with_its_own_size() -> None:
     [("h3000", "unknown target 'h3000'"), ("mi300x", "flacheck capture --device real")],
 )
 def test_a_card_that_cannot_be_imitated_is_an_error(name: str, message: str) -> None:
-    """Unknown, or one whose torch is another."""
+    """The card is unknown, or a torch for another card is installed."""
     with pytest.raises(UsageError, match=message):
         card(name)
 
@@ -43,5 +43,5 @@ def test_a_card_that_cannot_be_imitated_is_an_error(name: str, message: str) -> 
     ],
 )
 def test_a_drivers_name_leads_to_the_target(gpu: str, target: str | None) -> None:
-    """With whatever board and memory it adds; a card of no table has none."""
+    """The name may contain a board and a memory size; a card outside the table has no target."""
     assert target_of(gpu) == target

@@ -53,7 +53,7 @@ def start_capture(path: Path, cache: Path, **more: str) -> subprocess.Popen[str]
 
 
 def test_a_package_sees_none_of_the_users_variables(tmp_path: Path) -> None:
-    """It is other people's code; and two scans at once drive it once."""
+    """A package is other people's code; two scans at once drive it only once."""
     path = package(
         tmp_path / "p",
         "import os\nraise ValueError('|'.join(sorted(os.environ)) + open(os.devnull).read())\n",
@@ -89,8 +89,9 @@ raise ValueError(f"came by {{found}}")
 
 
 def test_a_package_has_no_way_out(tmp_path: Path) -> None:
-    """Neither to variables of flacheck and of who started it, nor to files, processes, the network
-    or what else the machine can close."""
+    """Variables of flacheck and its parent, files, processes, the network and other closable ways
+    are closed.
+    """
     (tmp_path / "outside").mkdir()
     profile = str(Path.home() / ".bashrc")
     ways = expected("programs")
@@ -104,7 +105,7 @@ def test_a_package_has_no_way_out(tmp_path: Path) -> None:
 
 
 def test_a_driver_dies_with_a_killed_scan(tmp_path: Path) -> None:
-    """And what the package started; the next scan finds nothing half done."""
+    """The package's processes end too; the next scan finds no incomplete capture."""
     marker = f"flacheck-test-{os.getpid()}-driven"
     path = package(
         tmp_path / "p",
@@ -128,7 +129,7 @@ def test_a_driver_dies_with_a_killed_scan(tmp_path: Path) -> None:
 
 
 def test_a_driver_that_is_killed_is_one_message(tmp_path: Path) -> None:
-    """With what it was doing, and where its log is."""
+    """The message has the current step and the path of the log."""
     path = package(tmp_path / "p", "import os\nos.kill(os.getpid(), 9)\n")
     capture = start_capture(path, tmp_path / "c")
     _, err = capture.communicate(timeout=100)

@@ -11,7 +11,7 @@ LAUNCH = '{"id": "a", "kernel": "m:one", "launch": {"args": {}}}\n'
 
 
 def test_launches_are_kept_as_made_up() -> None:
-    """A line that was half written is not; the report has what was cut."""
+    """A half-written line is dropped; the report counts the dropped part."""
     text = HEADER + LAUNCH + '{"id": "b", "ker'
     content = partial_content(text.encode(), "all after calling m:f: its time was over")
     assert content is not None
@@ -22,5 +22,5 @@ def test_launches_are_kept_as_made_up() -> None:
 
 
 def test_without_a_launch_there_is_nothing_to_keep() -> None:
-    """Then the end is an error."""
+    """The end is then an error."""
     assert partial_content(HEADER.encode(), "all") is None

@@ -26,7 +26,7 @@ def entries(file: Path) -> None:
 
 
 def test_what_one_shard_writes_the_next_reads(tmp_path: Path) -> None:
-    """The same bytes, in a folder of the reader's own."""
+    """The bytes are the same, in a folder of the reader's own."""
     file = tmp_path / "captures.zip"
     entries(file)
     with capture_archive.open_archive(file) as captures:

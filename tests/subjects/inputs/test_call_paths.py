@@ -60,19 +60,19 @@ def file(tmp_path: Path) -> Path:
     ],
 )
 def test_a_glob_matches_a_function_its_class_and_its_modules(glob: str) -> None:
-    """Each by its whole dotted name, or by any component."""
+    """A glob matches the whole dotted name of each, or any component."""
     name = "fla.ops.gla.chunk.chunk_gla" if glob == "chunk_gla" else NAME
     assert matches((glob,), name)
 
 
 @pytest.mark.parametrize("glob", ["gl", "ops.gla", "Gla", "chunk.ChunkGLAFunction", "backward.x"])
 def test_a_glob_matches_no_part_of_a_name(glob: str) -> None:
-    """Neither a part of a component, nor several components without the first."""
+    """It matches neither a part of a component nor several components without the first."""
     assert not matches((glob,), NAME)
 
 
 def test_any_of_the_globs_on_any_of_the_paths_will_do() -> None:
-    """A launch that comes by several ways belongs to each."""
+    """A launch with several paths belongs to each."""
     assert came_through(("nothing", "gla"), [RETENTION, GLA])
     assert not came_through(("gla",), [RETENTION])
 
@@ -89,7 +89,7 @@ def test_any_of_the_globs_on_any_of_the_paths_will_do() -> None:
 def test_a_scan_of_a_launches_file_takes_what_came_through(
     file: Path, op: str, dtypes: set[str]
 ) -> None:
-    """Also by a path that was only recorded with a later launch."""
+    """This includes a path that was only recorded with a later launch."""
     whole = plan(Subject(str(file)), Selection(ops=(op,), toolchains=("3.2.0",)))
     assert {cell.launch.args["x"]["dtype"] for cell in whole.cells if cell.launch} == dtypes
     assert whole.selection["ops"] == [op]
@@ -129,13 +129,13 @@ def test_declared_launches_have_no_call_path() -> None:
 
 
 def test_stored_results_hold_no_call_paths(store: Store) -> None:
-    """A cell that is looked for in the store cannot be chosen by them."""
+    """A cell that is looked up in the store cannot be selected by call paths."""
     with pytest.raises(EmptySelection, match="which stored results do not hold"):
         resolve_cell(None, Selection(ops=("gla",)), store, Purpose.REPRO)
 
 
 def test_one_line_of_a_file_has_all_paths_of_its_launch(file: Path) -> None:
-    """Also those that come after the line."""
+    """This includes paths that follow the line."""
     selection = Selection(ops=("chunk_gla",), toolchains=("3.2.0",))
     cells = plan(Subject(f"{file}:5"), selection).cells
     assert {cell.dtype for cell in cells} == {"fp16"}
@@ -163,7 +163,7 @@ def test_autotune_examines_what_came_through(tmp_path: Path) -> None:
 def test_a_path_that_is_nowhere_is_an_error_with_its_line(
     tmp_path: Path, paths: Any, message: str
 ) -> None:
-    """For launches and for counts."""
+    """This holds for launches and for counts."""
     for line in (launch(paths=paths), {"of": "a" * 16, "count": 1, "paths": paths}):
         with pytest.raises(MatrixError, match=rf"\.jsonl:2: .*{message}"):
             launches.read(write(tmp_path, HEADER, line))

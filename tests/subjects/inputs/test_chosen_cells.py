@@ -47,7 +47,7 @@ def brief(cells: Any) -> set[tuple[str, int, int, int]]:
 
 
 def test_edges_are_the_usual_cells_and_a_few_of_all() -> None:
-    """On every target the same, each cell once."""
+    """The cells are the same on every target, each once."""
     usual, edges, own = (choose(name) for name in ("usual", "edges", "own"))
     assert brief(usual.usual) == {("sm80", 64, 16, 4), ("sm90", 64, 16, 4)}
     assert usual.others == []
@@ -82,7 +82,7 @@ def test_the_default_depends_on_the_number_of_configurations(
 
 
 def test_the_usual_cells_do_not_depend_on_what_follows() -> None:
-    """Whoever goes on to all configurations has their records already."""
+    """A later scan of all configurations reuses their records."""
 
     def keys(cells: Any) -> list[str]:
         return [cell.key for cell in cells if isinstance(cell, Cell)]

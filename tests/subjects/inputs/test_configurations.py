@@ -63,7 +63,7 @@ def test_a_choice_that_was_made_by_name_has_none() -> None:
 
 
 def test_what_is_selected_holds_for_the_alternatives() -> None:
-    """And those that differ in nothing else are one."""
+    """Alternatives that differ in nothing else are one."""
     assert settings({"configs": ("usual",)}, num_warps=(1,), num_stages=()) == [
         ((32, 1, 3), (64, 1, 1), (64, 1, 4)),
     ]
@@ -72,7 +72,7 @@ def test_what_is_selected_holds_for_the_alternatives() -> None:
 
 
 def test_a_configuration_that_tunes_other_constants_is_none() -> None:
-    """It would leave some of the launch without a value."""
+    """Such a configuration would leave part of the launch without a value."""
     other = Launch(LAUNCH.args, (), (CONFIGS[0], {"kwargs": {"BV": 8}, "num_warps": 4}))
     (choice,) = choices(other, {"configs": ("usual",)}, {})
     assert choice.others == ()
@@ -88,7 +88,7 @@ def test_the_axes_of_a_matrix_leave_nothing_to_choose() -> None:
 
 
 def test_an_alternative_is_the_cell_that_a_scan_of_all_asks() -> None:
-    """Its record serves both."""
+    """One record serves both."""
     (usual,) = cells("usual")
     everything = {cell.key: cell for cell in cells("own")}
     others = list(usual.others())

@@ -1,5 +1,6 @@
-"""The corpus: read without an import, hashed by what a kernel uses, and refused with the line when
-malformed."""
+"""The corpus is read without an import, hashed by what a kernel uses, and refused with the line if
+malformed.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +145,7 @@ def test_our_shapes_hold_the_head_sizes_and_long_sequences_that_break_compilers(
 
 
 def test_our_autotuners_choose_and_their_keys_are_arguments_before_any_omitted_one() -> None:
-    """4 to 8 configurations each, and no key that Triton 3.1.0 could look up in the wrong place."""
+    """Each has 4 to 8 configurations, and keys that Triton 3.1.0 looks up correctly."""
     for source in of_triton():
         (launch,) = source.launches
         assert 4 <= len(launch.configs) <= 8
@@ -181,7 +182,7 @@ def test_our_autotuners_choose_and_their_keys_are_arguments_before_any_omitted_o
 def test_a_digest_changes_exactly_with_the_source_that_the_kernel_uses(
     before: str, after: str, names: set[str], tmp_path: Path
 ) -> None:
-    """Its own text, what it calls and what those read; neither another kernel nor the declarations."""
+    """The digest covers the kernel, its callees and what these read, but not declarations."""
     assert _names_changed(before, after, tmp_path) == names
 
 

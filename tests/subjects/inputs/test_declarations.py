@@ -68,7 +68,7 @@ def test_a_declaration_is_a_literal() -> None:
     ],
 )
 def test_what_is_no_declaration_is_an_error(name: str, message: str) -> None:
-    """With the line, where there is one."""
+    """The error has the line if there is one."""
     with pytest.raises(MatrixError) as caught:
         declaration(name)
     assert str(caught.value).startswith(message)
@@ -116,5 +116,5 @@ def test_a_part_is_on_the_line_where_it_is_written(
     ],
 )
 def test_a_mistake_is_named_with_its_line(before: str, after: str, message: str) -> None:
-    """And the first one only."""
+    """Only the first mistake is named."""
     assert refusal(before, after).startswith(message)

@@ -22,20 +22,20 @@ def choose_edges(usual: LaunchSettings, *candidates: LaunchSettings) -> list[Lau
 
 
 def test_many_warps_are_tried_on_the_smallest_and_on_the_largest_tile() -> None:
-    """These two fail where the usual configuration compiles."""
+    """Both may fail where the usual configuration compiles."""
     usual = settings(32, 4)
     every = [settings(tile, warps) for tile in (16, 32, 64) for warps in (2, 4, 8)]
     assert choose_edges(usual, *every) == [settings(64, 8), settings(16, 8)]
 
 
 def test_a_launch_without_an_argument_is_tried() -> None:
-    """The kernel takes another branch."""
+    """Without the argument the kernel takes another branch."""
     usual, other = settings(32, 4, g=TENSOR), settings(32, 4, g=None)
     assert choose_edges(usual, usual, settings(32, 4, g=TENSOR), other) == [other]
 
 
 def test_the_largest_constant_of_a_launch_is_tried() -> None:
-    """A number that specialises nothing is not."""
+    """A number that specialises nothing is not tried."""
     usual = settings(32, 4, K={"constexpr": 64}, T={"int": 64})
     large = settings(32, 4, K={"constexpr": 256}, T={"int": 64})
     between = settings(32, 4, K={"constexpr": 128}, T={"int": 8192})
@@ -53,14 +53,14 @@ def test_constants_that_are_equal_elsewhere_are_tried_apart() -> None:
 
 
 def test_a_launch_of_a_program_comes_before_one_with_invented_arguments() -> None:
-    """Where both have the same traits."""
+    """This applies if both have the same traits."""
     usual = settings(32, 4)
     made_up, plain = settings(32, 8, made_up=True), settings(32, 8)
     assert choose_edges(usual, made_up, plain) == [plain]
 
 
 def many() -> list[LaunchSettings]:
-    """More traits than one kernel may have configurations."""
+    """Return more traits than one kernel may have configurations."""
     args = dict.fromkeys(("g", "h0", "mask", "lengths", "bias"), TENSOR)
     every = []
     for tile in (16, 32, 64, 128):
@@ -82,5 +82,5 @@ def test_three_times_the_usual_compiles_are_the_most() -> None:
 
 
 def test_nothing_is_added_to_the_only_configuration() -> None:
-    """It is the usual one."""
+    """The only configuration is the usual one."""
     assert choose_edges(settings(32, 4), settings(32, 4)) == []

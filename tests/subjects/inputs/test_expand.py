@@ -136,7 +136,7 @@ def test_constants_replace_those_of_the_launch_and_widen() -> None:
 
 
 def test_toolchains_come_one_after_another() -> None:
-    """So that workers stay warm."""
+    """This order keeps workers warm."""
     names = [cell.toolchain for cell in cells(toolchain=("1|2",))]
     assert names == sorted(names)
     assert len(set(names)) == 2

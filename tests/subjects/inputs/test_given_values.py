@@ -17,7 +17,7 @@ from tests.made_toolkit import project, toolkit
 
 
 def test_each_name_is_an_axis() -> None:
-    """A name given twice has two values; a name alone is true; a value may hold what it likes."""
+    """A repeated name has two values; a name alone is true; a value may hold any text."""
     assert combinations("--define", ["D=64", "D=128", "FAST", "T=Shape<_64,_8>"]) == (
         {"D": 64, "FAST": True, "T": "Shape<_64,_8>"},
         {"D": 128, "FAST": True, "T": "Shape<_64,_8>"},
@@ -27,7 +27,7 @@ def test_each_name_is_an_axis() -> None:
 
 @pytest.mark.parametrize("text", ["1D=3", "=3", "", "a b=1"])
 def test_what_is_no_name_is_refused(text: str) -> None:
-    """With an example of what is one."""
+    """The message shows a valid example."""
     with pytest.raises(UsageError, match="expected NAME=VALUE, for example --define HEAD_DIM=64"):
         combinations("--define", [text])
 
@@ -41,7 +41,7 @@ def cells(tmp_path: Path, **chosen: tuple[str, ...]) -> list[Cell]:
 
 
 def test_macros_are_added_to_a_builds_own_and_replace_them(tmp_path: Path) -> None:
-    """Such a cell is marked, for the build compiles no such unit."""
+    """Such a cell is marked, because the build does not compile it."""
     cells_made = cells(tmp_path, defines=("HEAD_DIM=64", "HEAD_DIM=128"))
     args = [cell.launch.args for cell in cells_made if cell.launch]
     assert [(a["ELEMENT"]["constexpr"], a["HEAD_DIM"]["constexpr"]) for a in args] == [
@@ -68,7 +68,7 @@ def test_options_replace_those_of_the_build(tmp_path: Path) -> None:
 
 
 def test_an_option_that_the_compiler_lacks_is_an_error(tmp_path: Path) -> None:
-    """With what it has."""
+    """The message lists the options of the compiler."""
     with pytest.raises(UsageError, match="unknown option 'num_warp' of nvcc"):
         cells(tmp_path, options_given=("num_warp=4",))
 

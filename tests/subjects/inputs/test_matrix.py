@@ -64,7 +64,7 @@ def test_axes_take_a_value_or_a_list(tmp_path: Path) -> None:
 def test_an_error_names_file_line_and_what_is_allowed(
     tmp_path: Path, old: str, new: str, line: int, message: str
 ) -> None:
-    """Whatever is wrong, the message leads there."""
+    """Every message has file and line, whatever is wrong."""
     assert old in GOOD
     with pytest.raises(MatrixError) as caught:
         read(tmp_path, GOOD.replace(old, new, 1))
@@ -124,7 +124,7 @@ def test_a_product_of_configs_beyond_the_limit_is_said_before_it_is_made(tmp_pat
 
 
 def test_a_matrix_of_too_many_cells_says_how_many(tmp_path: Path) -> None:
-    """Before any of them is made."""
+    """The number is computed before a cell is made."""
     many = f"[{', '.join(map(str, range(1, 2001)))}]"
     file = tmp_path / "m.yaml"
     file.write_text(f"version: 1\naxes: {{num_warps: {many}, num_stages: {many}}}\n")
@@ -141,7 +141,7 @@ def test_a_file_that_asks_nothing_is_an_error(tmp_path: Path, text: str) -> None
 
 
 def test_an_unknown_name_lists_the_known() -> None:
-    """A typing error in a matrix's name shows which there are."""
+    """The message for a mistyped matrix lists the existing ones."""
     with pytest.raises(UsageError, match="quick"):
         matrix.find("quik")
 

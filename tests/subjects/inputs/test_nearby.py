@@ -115,7 +115,7 @@ def test_without_triton_torch_says_which_releases_count(
 def test_a_project_is_scanned_as_it_stands(
     environment: Path, here: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Its tests' kernels are not the package's; one that is installed from a folder is that."""
+    """Kernels of the project's tests do not count; an editable install is the project."""
     (here / "pyproject.toml").write_text('[project]\nname = "Mine"\n')
     for folder in ("mine", "tests"):
         (here / folder).mkdir()

@@ -80,7 +80,7 @@ ARGS: dict[str, dict[str, Any]] = {
 
 
 def replay(tmp_path: Path, releases: str, text: str, **args: Any) -> dict[str, dict[str, Any]]:
-    """The record of each release for one launch of a source, compiled up to its TTIR."""
+    """Return each release's record of one launch of a source, compiled up to its TTIR."""
     line = {
         **launch(text),
         "qualname": "kernel",
@@ -98,7 +98,7 @@ def replay(tmp_path: Path, releases: str, text: str, **args: Any) -> dict[str, d
 
 
 def test_functions_and_tuples_of_functions_are_handed_over(tmp_path: Path) -> None:
-    """Where the release has them: the front end has the last word in every one."""
+    """If a release supports them, they are passed on; its front end decides."""
     records = replay(tmp_path, "3.2.0,3.4.0,3.9.0", FUNCTIONS)
     assert {release: record["verdict"] for release, record in records.items()} | {"3.2.0": ""} == {
         "3.2.0": "",

@@ -53,6 +53,6 @@ def cells(matrix: Matrix, sources: list[Source]) -> list[Any]:
 def test_cells_are_counted_as_they_are_made(
     axes: Mapping[str, tuple[Any, ...]], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One more than the most is too many."""
+    """One cell more than the limit is refused."""
     assert is_allowed(axes, count, monkeypatch)
     assert not is_allowed(axes, count - 1, monkeypatch)

@@ -185,7 +185,7 @@ BODY_TRICKS = [
 
 @pytest.mark.parametrize("trick", MODULE_TRICKS)
 def test_nothing_else_is_admitted_at_module_level(trick: str) -> None:
-    """Loading a source runs its module, so it holds nothing that does anything."""
+    """Loading a source runs its module, so only inert statements are admitted."""
     with pytest.raises(UsageError, match="source line"):
         check_source(f"{HEAD}{trick}\n")
 
@@ -219,7 +219,7 @@ def test_text_that_another_reader_would_read_otherwise_is_refused(text: str) -> 
 
 
 def test_a_refusal_names_the_line() -> None:
-    """The user finds what is wrong."""
+    """The message has the line at fault."""
     with pytest.raises(UsageError, match="source line 4: import of os"):
         check_source(HEAD + "\nimport os\n")
 

@@ -112,12 +112,12 @@ def faults(verdicts: dict[str, dict[str, Any]]) -> Iterator[str]:
 
 
 def test_both_checks_know_the_same_modules() -> None:
-    """One reads the text, the other looks the names up."""
+    """One check reads the text, the other looks the names up."""
     assert tuple(NAMES) == guest.MODULES
 
 
 def test_every_name_of_the_installed_release_is_refused_or_leads_to_the_language() -> None:
-    """Also members of what a name leads to."""
+    """This includes the members of each name's value."""
     choice = toolchains.FAMILIES["triton"].find_installed()
     verdicts = verdicts_of([str(path) for path in toolchains.provide(choice).paths])
     assert sum(map(len, verdicts.values())) > 700

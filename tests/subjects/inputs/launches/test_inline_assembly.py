@@ -115,5 +115,5 @@ def test_the_assembler_has_no_name_in_a_module(line: str) -> None:
     ],
 )
 def test_nothing_that_is_there_is_changed(assignment: str) -> None:
-    """An attribute of the language would be another one for every kernel after this one."""
+    """A changed attribute of the language would affect every later kernel."""
     assert "an assignment to " in str(refusal(HEAD + BODY.format(assignment)))

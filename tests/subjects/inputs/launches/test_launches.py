@@ -93,7 +93,7 @@ def write(path: Path, *lines: Any) -> Path:
 
 
 def test_identical_launches_are_one_with_a_count(tmp_path: Path) -> None:
-    """A count line and a repeated line of another process both add to the first."""
+    """A count line and a repeated line of another process both add to the first line."""
     again = {name: value for name, value in launch().items() if name != "text"}
     file = write(
         tmp_path, HEADER, launch(), {"of": "a" * 16, "count": 4}, HEADER, again, {"end": True}
@@ -104,8 +104,10 @@ def test_identical_launches_are_one_with_a_count(tmp_path: Path) -> None:
 
 
 def test_sizes_are_read_beside_the_launch(tmp_path: Path) -> None:
-    """They make no launch distinct: of equal ones the first one's count, and no cell has another
-    key."""
+    """Sizes do not distinguish launches.
+
+    Equal launches are counted by the first, and keys do not change.
+    """
     sizes = {"storages": [8], "tensors": {"x": {**PLACE, "values": [1, -2]}}, "grids": [[4], None]}
     more = {**launch(**sizes), "storages": [16]}
     (one,) = read(write(tmp_path, HEADER, launch(**sizes), more)).launches
@@ -296,7 +298,7 @@ def test_a_launch_without_source_has_its_reason(tmp_path: Path) -> None:
 def test_a_malformed_launch_is_named_with_its_line(
     tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
-    """Nothing in a file is believed."""
+    """Every part of a file is checked."""
     with pytest.raises(MatrixError, match=r"l\.jsonl:2: ") as error:
         read(write(tmp_path, HEADER, {**launch(), **change}))
     assert message in str(error.value)

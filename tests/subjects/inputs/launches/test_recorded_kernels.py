@@ -1,4 +1,4 @@
-"""From what a recorded launch is compiled again: an import of its package, else its cut."""
+"""The source of a recorded launch's compile: an import of its package, else its cut text."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_without_torch_a_cut_comes_before_a_stand_in(monkeypatch: pytest.MonkeyP
 
 
 def test_only_an_import_has_decorators(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch is recorded above them, and compiled below."""
+    """A launch is recorded above its decorators and compiled below them."""
     torch_is(True, monkeypatch)
     (plain,) = replay.sources([launch_of()], {SPEC: PACKAGE})
     (source,) = replay.decorated_sources(
@@ -117,7 +117,7 @@ def test_only_an_import_has_decorators(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_made_up_launch_stays_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever its kernel comes from."""
+    """The mark does not depend on the origin of the kernel."""
     torch_is(True, monkeypatch)
     made_up = launch_of(made_up=True)
     assert origins([made_up], {SPEC: PACKAGE}) == [Imported("shop.ops", "k", made_up=True)]

@@ -64,7 +64,7 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same elsewhere, to be edited."""
+    """Return a copy of the folder elsewhere, to be edited."""
     shutil.copytree(capture, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -77,7 +77,7 @@ def edit(file: Path, before: str, after: str) -> None:
 
 
 def changes_in(file: Path) -> dict[str, list[str]]:
-    """Why kernels of a launches file are no longer what they were."""
+    """Return why kernels of a launches file have changed."""
     return {each["kernel"]: each["why"] for each in plan(Subject(str(file)), H100).stale}
 
 
@@ -150,7 +150,7 @@ def test_a_strict_scan_of_changed_kernels_is_incomplete(
 def test_other_commands_warn(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One cell of the file is as old as the whole."""
+    """The note concerns the file, so it applies to each of its cells."""
     edit(folder / "helpers.py", "x * 2", "x * 3")
     lines = (folder / "l.jsonl").read_text().splitlines()
     line = next(n for n, text in enumerate(lines, 1) if '"program:tuned"' in text)
@@ -212,7 +212,7 @@ def install(folder: Path, version: str, helpers: str) -> None:
 def test_a_package_is_looked_up_where_it_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its name, wherever that is; another version counts only where it reads otherwise."""
+    """The package is found by name; another version counts only if its source differs."""
     site = tmp_path / "site"
     install(site, "1.0", HELPERS)
     monkeypatch.setenv("PYTHONPATH", str(site))
@@ -237,7 +237,7 @@ def test_a_package_is_looked_up_where_it_is_installed(
 
 
 def test_only_python_files_are_read(folder: Path) -> None:
-    """A launches file may come from anybody: no absolute path is followed, no device opened."""
+    """Anyone may have written the file: no absolute path or device is opened."""
     lines = (folder / "l.jsonl").read_text().splitlines()
     number = next(n for n, text in enumerate(lines) if "defined" in text)
     for path in ("/etc/passwd.py", "notes.txt", "a\0.py", ""):
@@ -260,8 +260,10 @@ def test_only_python_files_are_read(folder: Path) -> None:
 
 
 def test_where_kernels_stand_makes_no_other_launch(tmp_path: Path) -> None:
-    """Ids are those of earlier recorders, and so are the cells: an unrelated line before a kernel
-    changes neither."""
+    """Ids and cells are those of earlier recorders.
+
+    An unrelated line before a kernel changes neither.
+    """
     files = []
     for name, program in (("one", PROGRAM), ("two", textwrap.dedent(PROGRAM) + "\nunused = 1\n")):
         (tmp_path / name).mkdir()

@@ -1,4 +1,4 @@
-"""A launches file as what a command is about: its kernels, on the card that it was recorded on."""
+"""A launches file as the subject of a command: its kernels, on the card that recorded it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_launches_are_for_the_card_that_recorded_them(
 
 
 def test_a_file_is_a_matrix_of_its_own(entries: Path) -> None:
-    """Named like the file, with the kernels' own configurations."""
+    """The matrix is named like the file and has the kernels' own configurations."""
     rows = kernels(Subject(str(entries)), Selection())
     assert (rows.matrix.name, rows.matrix.file) == ("l", str(entries))
     (block,) = rows.matrix.blocks
@@ -79,7 +79,7 @@ def test_a_line_is_one_launch(entries: Path) -> None:
 
 
 def test_a_guess_is_told_of_the_kernels_that_are_asked_for(tmp_path: Path) -> None:
-    """Another kernel's launches may be what they like."""
+    """Guesses of kernels that are not selected are not reported."""
     line = launch(guessed="program:7")
     file = write(tmp_path, HEADER, line, launch(id="b" * 16, kernel="program:other"))
     (warning,) = kernels(Subject(str(file)), Selection()).warnings
@@ -100,8 +100,9 @@ def test_a_kernel_that_nothing_can_compile_is_named(tmp_path: Path) -> None:
 
 
 def test_one_of_each_is_the_likeliest_to_mean_something(tmp_path: Path) -> None:
-    """One that a program made comes before a made-up one, and both before one with an argument that
-    cannot be made again; else the first."""
+    """A program's launch comes before a made-up one, and both before one with an argument that
+    cannot be rebuilt.
+    """
     odd = {**launch()["launch"]["args"], "n": {"unknown": "tensor of complex64"}}
     lines = [
         launch(id="b" * 16, launch={**launch()["launch"], "args": odd}),

@@ -1,4 +1,4 @@
-"""A matrix as what a command is about: flacheck's own kernels and those of its packages."""
+"""A matrix as the subject of a command: flacheck's own kernels and those of its packages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sources_of(read: Matrix, packages: Mapping[str, Package]) -> dict[str, Any]:
 
 
 def test_a_matrix_without_launches_is_about_flachecks_own_kernels(tmp_path: Path) -> None:
-    """With what they declare."""
+    """The kernels have their declared launches."""
     sources = sources_of(read(tmp_path, "version: 1\naxes: {target: [sm90]}\n"), {})
     assert sources == corpus.load()
 
@@ -74,7 +74,7 @@ def test_a_packages_kernels_are_loaded_from_it() -> None:
 
 
 def test_a_matrix_with_launches_leaves_the_corpus_out_unless_it_names_it() -> None:
-    """It is about what it brings."""
+    """Such a matrix contains only its own launches."""
     launches = {"shop.ops:k": (DeclaredLaunch(Launch({"x": TENSOR})),)}
     packages = {SPEC: package()}
     alone = Matrix("m", "m", (), (SPEC,), launches)
