@@ -153,16 +153,7 @@ def _extent_of(
         for cell in standing.cells:
             counts[cell.verdict.value] += 1
         counts["not tested"] += len(standing.untested_cells)
-    rest = []
-    if counts["fails"]:
-        rest.append(count_noun(counts["fails"], "tolerated failure"))
-    for verdict, words in (
-        ("unknown", "without a verdict"),
-        ("skipped", "skipped"),
-        ("not tested", "not tested"),
-    ):
-        if counts[verdict]:
-            rest.append(f"{counts[verdict]} {words}")
+    rest = _others(counts)
     if any(not standing.is_good for standing in own_standings):
         configurations = add_shares(standing.configurations for standing in own_standings)
         kernels = add_shares(standing.kernel_share for standing in own_standings)
@@ -174,6 +165,21 @@ def _extent_of(
         verb = "compiles"
     text = f"{cells} {verb} with {compiler} on {', '.join(targets)}"
     return phrases.beside(text, ", ".join(rest))
+
+
+def _others(counts: Counter[str]) -> list[str]:
+    """Return the numbers of the cells that do not compile, by outcome."""
+    texts = []
+    if counts["fails"]:
+        texts.append(count_noun(counts["fails"], "tolerated failure"))
+    for verdict, words in (
+        ("unknown", "without a verdict"),
+        ("skipped", "skipped"),
+        ("not tested", "not tested"),
+    ):
+        if counts[verdict]:
+            texts.append(f"{counts[verdict]} {words}")
+    return texts
 
 
 def mixed(view: RunView) -> Iterator[Part]:

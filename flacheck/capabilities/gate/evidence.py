@@ -149,12 +149,15 @@ class RecordFilter:
             ops=self.ops or tuple(selection.get("ops", ())),
             targets=self.targets or tuple(own_targets),
         )
-        # The question of a package has the package's name, that of a checkout its folder.
+        return narrow_filter._about(question)
+
+    def _about(self, question: Question) -> RecordFilter:
+        """Return the filter for the package, the checkout's folder or the matrix of a question."""
         if not question.source and "==" in question.about:
-            return replace(narrow_filter, package=question.about)
+            return replace(self, package=question.about)
         if Path(question.source).is_dir():
-            return replace(narrow_filter, package=question.source)
-        return replace(narrow_filter, matrix=question.source or question.about)
+            return replace(self, package=question.source)
+        return replace(self, matrix=question.source or question.about)
 
     def plan(self, releases: Sequence[str], targets: tuple[str, ...] = ()) -> Plan:
         """Return the plan of `flacheck scan` for this subject under these releases alone.
@@ -293,6 +296,13 @@ def _select_places(
     whole = [place for place in own_places if record_filter.is_whole(place.question)]
     if record_filter.ops:
         return whole
+    return _with_parts(whole, own_places)
+
+
+def _with_parts(
+    whole: Sequence[RequestedPlace], own_places: Sequence[RequestedPlace]
+) -> list[RequestedPlace]:
+    """Return the whole questions, and narrower ones on other places as unknown parts."""
     whole_places = {place.request.place for place in whole}
     selection = list(whole)
     for place in own_places:

@@ -127,13 +127,16 @@ def _narrow(admission: Admission, rule: Acceptance) -> Changes:
         # In strict mode the pin must not allow future releases either.
         last = Version(newest)
         cap = f"{last.major}.{last.minor + 1}"
-    # The last pin that can be edited, because later files override earlier ones.
-    pin = pins[-1]
-    for candidate in reversed(pins):
-        if not candidate.obstacle:
-            pin = candidate
-            break
+    pin = _editable(pins)
     return {pin: alternatives(pin.specifier, keep, lose, cap)}
+
+
+def _editable(pins: Sequence[Pin]) -> Pin:
+    """Return the last pin that can be edited, because later files override earlier ones."""
+    for pin in reversed(pins):
+        if not pin.obstacle:
+            return pin
+    return pins[-1]
 
 
 def _move(admission: Admission, rule: Acceptance) -> Changes:
@@ -204,6 +207,8 @@ def narrow_specifier(
     if cap:
         above.append(Version(cap))
     lower, middle, upper = [], [], []
+    if below:
+        lower = [Specifier(f">={to_keep[0]}")]
     # The clauses stay in the order of the file.
     for text in filter(None, re.split(r"\s*,\s*", specifier.strip())):
         clause = Specifier(text)
@@ -211,17 +216,16 @@ def narrow_specifier(
             upper.append(clause)
         elif not (clause.operator in _LOWER and below) and _matters(clause, to_keep, below, above):
             middle.append(clause)
-    if below:
-        lower = [Specifier(f">={to_keep[0]}")]
     if above:
-        bound = min(above)
-        minor = Version(f"{bound.major}.{bound.minor}")
-        # 3.9.0 is written as 3.9, which is the same version.
-        if bound == minor:
-            bound = minor
-        upper = [Specifier(f"<{bound}")]
+        upper = [_bound_below(min(above))]
     exclusions = [Specifier(f"!={version}") for version in between]
     return ",".join(map(str, [*lower, *middle, *exclusions, *upper]))
+
+
+def _bound_below(version: Version) -> Specifier:
+    """Return `<` a version; 3.9.0 is written as 3.9, which is the same version."""
+    minor = Version(f"{version.major}.{version.minor}")
+    return Specifier(f"<{minor if version == minor else version}")
 
 
 def alternatives(

@@ -99,40 +99,38 @@ def known_good(standings: Sequence[Standing], context: Context) -> list[KnownGoo
         if all(standing.is_passing for standing in there):
             toolchain, target = place
             good.setdefault(toolchain, {})[target] = there
-    releases = []
-    for toolchain in sorted(good, key=by_version):
-        on = sorted(good[toolchain], key=by_target)
-        name, version = split(toolchain)
-        count = 0
-        advisories: list[Any] = []
-        for target in on:
-            for standing in good[toolchain][target]:
-                count += len(standing.evidence)
-            if name == TRITON:
-                advisories += context.advisories(version, target)
-        torch: Sequence[str] = ()
-        # torch never pins a local build, whatever its public version.
-        if name == TRITON and "+" not in version:
-            torch = sorted(context.torch_for(version), key=by_version)
-        parts: list[Standing] = []
-        for target in on:
-            parts += good[toolchain][target]
-        state = StandingState.SCREENED
-        if all(part.is_good for part in parts):
-            state = StandingState.GOOD
-        releases.append(
-            KnownGood(
-                toolchain,
-                tuple(torch),
-                tuple(on),
-                count,
-                tuple(advisories),
-                state,
-                add_shares(part.configurations for part in parts),
-                add_shares(part.kernel_share for part in parts),
-            )
-        )
-    return releases
+    return [_known_good(name, good[name], context) for name in sorted(good, key=by_version)]
+
+
+def _known_good(
+    toolchain: str, by_gpu: Mapping[str, Sequence[Standing]], context: Context
+) -> KnownGood:
+    """Return a compiler with the targets on which it is good or screened."""
+    on = sorted(by_gpu, key=by_target)
+    name, version = split(toolchain)
+    parts: list[Standing] = []
+    advisories: list[Any] = []
+    for target in on:
+        parts += by_gpu[target]
+        if name == TRITON:
+            advisories += context.advisories(version, target)
+    torch: Sequence[str] = ()
+    # torch never pins a local build, whatever its public version.
+    if name == TRITON and "+" not in version:
+        torch = sorted(context.torch_for(version), key=by_version)
+    state = StandingState.SCREENED
+    if all(part.is_good for part in parts):
+        state = StandingState.GOOD
+    return KnownGood(
+        toolchain,
+        tuple(torch),
+        tuple(on),
+        sum(len(part.evidence) for part in parts),
+        tuple(advisories),
+        state,
+        add_shares(part.configurations for part in parts),
+        add_shares(part.kernel_share for part in parts),
+    )
 
 
 def collect_advisories(
