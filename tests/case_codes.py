@@ -87,7 +87,7 @@ CODES: dict[str, tuple[str, ...]] = {
     "lowering.failed_to_legalize": ("FC204",),
     "lowering.fp_convert_unsupported_arch": ("FC301",),
     "lowering.llvm_translation": ("FC208",),
-    "mismatch.lib_torch": ("FC914",),
+    "mismatch.lib_torch": ("FC914", "FC942"),
     "mismatch.lib_triton": ("FC914",),
     "mismatch.torch_triton": ("FC913",),
     "mma.map_at": ("FC303",),

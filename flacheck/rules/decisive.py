@@ -100,6 +100,7 @@ _NATIVE = re.compile(
     r"|^PLEASE submit a bug report|^Stack dump:"
     r"|\b(?:ptxas|nvlink|cicc|cudafe\+\+|nvcc|ld\.lld)[^\n]{0,500}?\b(?:error|fatal)\b\s*:"
     r"|\bld: cannot find |undefined symbol: |\bFloating point exception\b|^ninja: build stopped"
+    r"|^\s*[\w.-]+ [\d.]+\S* (?:requires|has requirement) [^\n]{1,200}, but you (?:will )?have "
     r"|(?:^|[:)\]] )(?:(?:catastrophic |fatal |internal )?error)(?: #\S+)?: |^ERROR: "
     r"|^\s*(?:cause: |[×╰─▶][×╰─▶ ]*)Because |^\s* Because "
     # The text of an exception without its type, as people quote it.
