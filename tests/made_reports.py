@@ -11,14 +11,14 @@ from typing import Any
 from flacheck.capabilities.autotune.results import Timing
 from flacheck.capabilities.bisect.history import Bisection, Change, Entry, Find, Kind
 from flacheck.capabilities.gate.admission import Admission, Conflict
-from flacheck.capabilities.gate.pins import Installation, Pin, PinChange
-from flacheck.capabilities.gate.result import (
-    Gate,
+from flacheck.capabilities.gate.judged_pins import (
     JudgedRelease,
     JudgedWaiver,
     ReleaseState,
     WaiverUse,
 )
+from flacheck.capabilities.gate.pins import Installation, Pin, PinChange
+from flacheck.capabilities.gate.result import Gate
 from flacheck.evidence.analysis.context import Context
 from flacheck.evidence.analysis.fallbacks import Fallback
 from flacheck.evidence.analysis.groups import SignatureGroup

@@ -121,12 +121,8 @@ class RankedRelease:
 
     @property
     def problems(self) -> int:
-        """The number of failing kernels and advisories that models meet.
-
-        Wrong results count twice: a run that fails is noticed.
-        """
-        silent = [each for each in self.advisories if each.effect is Effect.WRONG_RESULTS]
-        return len(self.deciding) + len(self.advisories) + len(silent)
+        """The number of failing kernels that models meet, with the weight of the advisories."""
+        return len(self.deciding) + weight_of(self.advisories)
 
     @property
     def verdict(self) -> VerdictWord:
@@ -173,6 +169,11 @@ class RankedRelease:
             setting = self.remedies.get(alike[0].kernel) if len(alike) == 1 else None
             points.append(Point(text, remedy or setting or "take another release, or do without"))
         return points
+
+
+def weight_of(against: Sequence[Advisory]) -> int:
+    """Return the number of advisories; wrong results count twice, since nothing shows them."""
+    return sum(1 + (each.effect is Effect.WRONG_RESULTS) for each in against)
 
 
 def candidates(

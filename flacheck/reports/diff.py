@@ -9,6 +9,7 @@ from flacheck.capabilities.diff.differences import Difference, DifferenceKind, R
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.evidence.analysis.order import count_noun, kernel_name, parameters, settings, some
 from flacheck.model import Record, Verdict
+from flacheck.reports import answer as answers
 from flacheck.reports import chart, document, phrases
 from flacheck.reports.document import CaseOutcome, Part, Tone, Words, row
 from flacheck.reports.numbers import in_words
@@ -45,7 +46,7 @@ def report(result: Comparison, command: str = "") -> document.Report:
 
 
 def _parts(result: Comparison, command: str) -> Iterator[Part]:
-    yield _title(result)
+    yield from answers.parts("flacheck diff", result.in_words, _about(result))
     if result.published is not None:
         yield document.Paragraph(result.published.sentence)
     sizes = phrases.name_sizes(result.sizes)
@@ -67,24 +68,18 @@ def _parts(result: Comparison, command: str) -> Iterator[Part]:
     yield from _advisories(result)
     yield from _package(result)
     yield from _coverage(result)
-    yield from _pin(result)
     yield from _fallbacks(result)
     yield from phrases.items("Next", _commands(result, command), code=True)
 
 
-def _title(result: Comparison) -> document.Title:
-    tone = Tone.GOOD
-    if result.advisories[1] or not result.after.has_verdict:
-        tone = Tone.DOUBT
-    if result.is_regression:
-        tone = Tone.BAD
-    about = result.about
+def _about(result: Comparison) -> str:
+    about = f"{result.change} · {result.about}"
     if result.is_narrowed:
         number = _NARROWED[str(result.configs)]
         about += f" · {number} of each kernel and dtype (--configs own compares all)"
     if result.run:
         about += f" · run {result.run}"
-    return document.Title("flacheck diff", f"{result.answer}.", tone, about)
+    return about
 
 
 def _sides(result: Comparison) -> Part:
@@ -346,17 +341,6 @@ def _coverage(result: Comparison) -> Iterator[Part]:
     yield from phrases.items("Coverage", lines)
 
 
-def _pin(result: Comparison) -> Iterator[Part]:
-    pin = result.pin
-    yield document.Heading("Pin")
-    if pin.side == "none":
-        yield document.Paragraph(pin.why, Tone.DOUBT)
-        return
-    for requirement in filter(None, (pin.package, pin.torch, pin.triton, pin.toolchain)):
-        yield document.Item(f'"{requirement}"', Tone.GOOD, code=True)
-    yield document.Paragraph(pin.why, Tone.FAINT)
-
-
 def _fallbacks(result: Comparison) -> Iterator[Part]:
     lines = []
     for entry in phrases.advice(result.fallbacks)[:MAX_ITEMS]:
@@ -366,23 +350,11 @@ def _fallbacks(result: Comparison) -> Iterator[Part]:
 
 
 def _commands(result: Comparison, command: str) -> list[str]:
-    """Return the commands to type next: the cause and origin of a failure, or a closer look."""
-    regressions = [change for change in result.of(DifferenceKind.REGRESSED) if change.record.launch]
-    commands = []
-    for change in regressions[:1]:
-        code = change.record.code
-        if code:
-            commands.append(f"flacheck explain {code}")
-        commands.append(f"flacheck bisect {change.record.key[:12]}")
-        commands.append(f"flacheck repro {change.record.key[:12]}")
-    if result.is_narrowed and command and not regressions:
+    """Return the commands to type next; without a regression the comparison of all cells."""
+    commands = list(result.in_words.next)
+    if result.is_narrowed and command and not result.of(DifferenceKind.REGRESSED):
         others = re.sub(r" --configs[ =]\w+", "", command)
-        commands.append(f"{others} --configs own")
-    pin = result.pin
-    requirement = pin.package or pin.torch or pin.triton
-    # No requirement exists for a local build or a compiler outside the environment.
-    if requirement and pin.side in ("to", "other"):
-        commands.append(f'pip install "{requirement}"')
+        commands.insert(0, f"{others} --configs own")
     return commands
 
 

@@ -6,25 +6,25 @@ from functools import partial
 
 from flacheck.capabilities.gate.admission import Conflict
 from flacheck.capabilities.gate.compilers import TRITON
-from flacheck.capabilities.gate.pins import Pin, PinChange
-from flacheck.capabilities.gate.result import (
+from flacheck.capabilities.gate.judged_pins import (
     OPEN,
-    Gate,
     JudgedRelease,
     JudgedWaiver,
     ReleaseState,
     WaiverUse,
 )
+from flacheck.capabilities.gate.pins import Pin, PinChange
+from flacheck.capabilities.gate.result import Gate
 from flacheck.evidence.analysis.compiled_sizes import join_sizes
 from flacheck.evidence.analysis.groups import SignatureGroup
 from flacheck.evidence.analysis.order import by_target, count_noun, kernel_name, short, some
 from flacheck.model.source_location import SourceLocation
+from flacheck.reports import answer as answers
 from flacheck.reports import document, phrases
 from flacheck.reports.document import CaseOutcome, Part, Tone, Words, row
 from flacheck.reports.phrases import items
 from flacheck.rules import RULES
 
-# The headline counts the states in this order.
 _TONES = {
     ReleaseState.GOOD: Tone.GOOD,
     ReleaseState.SCREENED: Tone.DOUBT,
@@ -32,8 +32,6 @@ _TONES = {
     ReleaseState.NO_RECORD: Tone.DOUBT,
     ReleaseState.BAD: Tone.BAD,
 }
-# The headline's words for states whose name is not an adjective.
-_WORDS = {ReleaseState.NO_RECORD: "without a record"}
 
 
 def report(result: Gate, command: str, suggest: bool, strict: bool) -> document.Report:
@@ -52,12 +50,7 @@ def report(result: Gate, command: str, suggest: bool, strict: bool) -> document.
 
 
 def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[Part]:
-    tone = Tone.GOOD
-    if result.of(ReleaseState.BAD) or result.conflicts:
-        tone = Tone.BAD
-    elif result.unproven:
-        tone = Tone.DOUBT
-    yield document.Title("flacheck gate", _headline(result), tone, _judged_by(result))
+    yield from answers.parts("flacheck gate", result.in_words, _judged_by(result))
     if result.published is not None:
         allowed = {release.triton for release in result.versions}
         own = [triton for triton in result.published_releases if triton in allowed]
@@ -145,23 +138,6 @@ def _judged_by(result: Gate) -> str:
     if questions:
         text += f": {'; '.join(some(questions, phrases.MAX_KERNELS))}"
     return text
-
-
-def _headline(result: Gate) -> str:
-    """Return one line with the counts."""
-    counts = []
-    for state in _TONES:
-        count = sum(each.standing is state for each in result.versions)
-        if count:
-            counts.append(f"{count} {_WORDS.get(state, state.value)}")
-    advised_count = len(result.of(ReleaseState.ADVISED))
-    if advised_count:
-        counts.append(f"{advised_count} advised against")
-    releases = count_noun(len(result.versions), f"{result.compiler.spoken} release")
-    line = f"Your pins allow {releases}: {', '.join(counts) or 'none'}"
-    if result.conflicts:
-        line += f" · {count_noun(len(result.conflicts), 'contradiction')}"
-    return line
 
 
 def _release(result: Gate, release: JudgedRelease) -> tuple[Words, ...]:
@@ -309,7 +285,7 @@ def _annotations(result: Gate, strict: bool) -> Iterator[document.Annotation]:
         yield document.Annotation(level, "waiver", waiver_item(judgement))
     for change in result.suggest:
         yield _at(change.pin, "notice", "suggestion", _change(change))
-    text = f"{_headline(result)} ({_judged_by(result)})"
+    text = f"{result.in_words.answer} ({_judged_by(result)})"
     yield document.Annotation("notice", "flacheck gate", text)
 
 

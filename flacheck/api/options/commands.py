@@ -297,10 +297,17 @@ class CheckOptions(TypedDict, total=False):
     package: Annotated[Texts, several("--package NAME[==V]", _CHECK_PACKAGE, selects=False)]
     requirements: Annotated[PathLike | None, path("--requirements FILE", _REQUIREMENTS, WHAT)]
     target: Annotated[
-        str | None, Option("--target -t GPU", _CHECK_TARGET, WITH, complete="targets")
+        str | None,
+        Option("--target -t GPU", _CHECK_TARGET, WITH, complete="targets", is_setting=False),
     ]
-    torch: Annotated[str | None, Option("--torch X", _CHECK_TORCH, WITH, complete="torch_releases")]
-    triton: Annotated[str | None, Option("--triton X", _CHECK_TRITON, WITH, complete="releases")]
+    torch: Annotated[
+        str | None,
+        Option("--torch X", _CHECK_TORCH, WITH, complete="torch_releases", is_setting=False),
+    ]
+    triton: Annotated[
+        str | None,
+        Option("--triton X", _CHECK_TRITON, WITH, complete="releases", is_setting=False),
+    ]
     results: Annotated[PathLike | None, Option("--results DIR|URL", groups.RESULTS)]
     store: groups.Store
 

@@ -13,6 +13,7 @@ from flacheck.evidence.analysis.fallbacks import ReportedFallback
 from flacheck.evidence.analysis.observation import ObservedCell
 from flacheck.evidence.published.answers import PublishedSource
 from flacheck.model import Record, Verdict
+from flacheck.model.answer import Answer
 from flacheck.model.wire import CellKey, Code, JsonStruct, Natural, NotEmpty, Seconds
 from flacheck.tables.advisories import PublishedAdvisory
 
@@ -158,7 +159,7 @@ class DiffFailures(JsonStruct, frozen=True):
     after: tuple[DiffFailure, ...] = field(name="to")
 
 
-class DiffDocument(JsonStruct, frozen=True, kw_only=True):
+class DiffDocument(Answer, frozen=True, kw_only=True):
     """The changes between two releases, or two sets of stored results, for the same kernels.
 
     `answer` is the answer to "can I upgrade?" in one sentence, `about` the package, matrix,
@@ -177,7 +178,6 @@ class DiffDocument(JsonStruct, frozen=True, kw_only=True):
     """
 
     schema: Literal["flacheck.diff/1"]
-    answer: NotEmpty
     about: str
     targets: tuple[str, ...]
     narrowed: bool

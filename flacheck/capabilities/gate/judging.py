@@ -7,14 +7,14 @@ from itertools import chain
 
 from flacheck.capabilities.gate.admission import Admission, Releases, admit
 from flacheck.capabilities.gate.evidence import Evidence, cell_identity
-from flacheck.capabilities.gate.pins import Installation
-from flacheck.capabilities.gate.result import (
-    Gate,
+from flacheck.capabilities.gate.judged_pins import (
     JudgedRelease,
     JudgedWaiver,
     ReleaseState,
     WaiverUse,
 )
+from flacheck.capabilities.gate.pins import Installation
+from flacheck.capabilities.gate.result import Gate
 from flacheck.capabilities.gate.suggest import Acceptance, suggest
 from flacheck.evidence.analysis.compiled_sizes import join_sizes
 from flacheck.evidence.analysis.groups import by_signature

@@ -11,8 +11,8 @@ from packaging.specifiers import Specifier, SpecifierSet
 from packaging.version import Version
 
 from flacheck.capabilities.gate.admission import Admission, Pair, Releases, admit
+from flacheck.capabilities.gate.judged_pins import ReleaseState
 from flacheck.capabilities.gate.pins import Installation, Pin, PinChange
-from flacheck.capabilities.gate.result import ReleaseState
 from flacheck.evidence.analysis.known_good import group_by_key
 
 Changes = Mapping[Pin, str]

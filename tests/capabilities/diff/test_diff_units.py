@@ -74,7 +74,7 @@ SPILLING = compare_units(
 def test_a_toolkit_that_spills_where_another_did_not_is_shown_function_by_function() -> None:
     """A function that spills more is listed with both figures."""
     page = text(SPILLING)
-    assert "Upgrading nvcc 13.0.88 → 13.5.37 on sm80" in page
+    assert "Upgrading nvcc 13.0.88 → 13.5.37 · " in page
     assert "fwd<64>: 0 → 88 bytes of spills" in page
     assert "fwd<256>" not in page
     row = SPILLING.to_json()["more_resources"][0]

@@ -13,8 +13,9 @@ import pytest
 
 from flacheck.capabilities.gate.baseline import accepted_releases, with_baseline
 from flacheck.capabilities.gate.evidence import Evidence, RecordFilter
+from flacheck.capabilities.gate.judged_pins import WaiverUse
 from flacheck.capabilities.gate.judging import Judge
-from flacheck.capabilities.gate.result import Gate, WaiverUse
+from flacheck.capabilities.gate.result import Gate
 from flacheck.errors import Exit, UsageError
 from flacheck.evidence.analysis.standing import Standing
 from flacheck.evidence.analysis.standings import standing

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.capabilities.gate.result import ReleaseState, WaiverUse
+from flacheck.capabilities.gate.judged_pins import ReleaseState, WaiverUse
 from flacheck.errors import Exit
 from flacheck.model import Record
 from flacheck.tables.settings.waivers import Waiver

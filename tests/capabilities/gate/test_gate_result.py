@@ -21,7 +21,16 @@ def valid(result: Gate) -> dict[str, object]:
 
 def test_json_holds_pins_releases_waivers_and_changes() -> None:
     """The JSON has plain values in the order of the schema."""
-    assert valid(gate(RECORDS, "triton==3.2.0", waivers=(WAIVER,))) == {
+    document = valid(gate(RECORDS, "triton==3.2.0", waivers=(WAIVER,)))
+    words = {name: document.pop(name) for name in ("answer", "verdict", "recommendation", "next")}
+    assert words == {
+        "answer": "No: your pins allow 1 Triton release: 1 bad",
+        "verdict": "No",
+        "recommendation": "r.txt:1: triton==3.2.0 → triton==3.1.0",
+        "next": [],
+    }
+    assert "exclude it: triton!=3.2.0" in str(document.pop("points"))
+    assert document == {
         "schema": "flacheck.gate/1",
         "pins": [{"file": "r.txt", "line": 1, "name": "triton", "specifier": "==3.2.0"}],
         "compiler": "triton",

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flacheck.capabilities.gate.admission import Releases, admit
+from flacheck.capabilities.gate.judged_pins import ReleaseState
 from flacheck.capabilities.gate.pins import Installation
-from flacheck.capabilities.gate.result import ReleaseState
 from flacheck.capabilities.gate.suggest import Acceptance, suggest, with_changes
 from flacheck.model import Record
 from tests.made_gate import (

@@ -1,0 +1,99 @@
+"""The answer of a gate: do the pins allow only releases that work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flacheck.capabilities.gate.judged_pins import JudgedPins, JudgedRelease
+from flacheck.errors import Exit
+from flacheck.evidence.analysis.order import count_noun, kernel_name, some
+from flacheck.model.answer import Answer, Point, VerdictWord, make_answer
+from flacheck.rules import RULES
+
+# The headline counts the states in this order.
+_STATES = {
+    "good": "good",
+    "screened": "screened",
+    "partial": "partial",
+    "no-record": "without a record",
+    "bad": "bad",
+}
+_SHOWN = 3
+
+
+def answer_of(gate: JudgedPins) -> Answer:
+    """Return the answer with the counts of releases, what speaks against the pins, and a change."""
+    points = tuple(_points(gate))
+    words = VerdictWord.YES
+    if gate.exit_code() is Exit.FINDINGS:
+        words = VerdictWord.NO
+    elif gate.exit_code() is Exit.INCOMPLETE:
+        words = VerdictWord.UNKNOWN
+    elif points:
+        words = VerdictWord.YES_BUT
+    return make_answer(words, _counts(gate), points, _recommendation(gate))
+
+
+def _counts(gate: JudgedPins) -> str:
+    counts = []
+    for state, word in _STATES.items():
+        number = sum(each.standing.value == state for each in gate.versions)
+        if number:
+            counts.append(f"{number} {word}")
+    advised = sum(each.state.value == "advised" for each in gate.versions)
+    if advised:
+        counts.append(f"{advised} advised against")
+    if gate.conflicts:
+        counts.append(count_noun(len(gate.conflicts), "contradiction"))
+    releases = count_noun(len(gate.versions), f"{gate.compiler.spoken} release")
+    return f"your pins allow {releases}: {', '.join(counts) or 'none'}"
+
+
+def _points(gate: JudgedPins) -> Iterator[Point]:
+    """Yield what speaks against the pins, worst first."""
+    for conflict in gate.conflicts:
+        yield Point(conflict.reason, "change one of the pins; --suggest shows how")
+    name = gate.compiler.spoken
+    exclude = f"exclude it: {gate.compiler.distribution}!="
+    for release in gate.versions:
+        if release.failures:
+            yield Point(_failures(f"{name} {release.triton}", release), exclude + release.triton)
+    for waiver in gate.judged_waivers:
+        if waiver.is_finding:
+            text = f"the waiver of {waiver.waiver.about} is {waiver.use.value}"
+            yield Point(text, "remove it")
+    advised: dict[str, list[str]] = {}
+    unproven: dict[str, list[str]] = {}
+    for release in gate.versions:
+        for text in release.advisories:
+            advised.setdefault(text, []).append(release.triton)
+        if release.state.value in ("partial", "no-record"):
+            unproven.setdefault(release.why, []).append(release.triton)
+    for text, releases in advised.items():
+        yield Point(f"{name} {', '.join(releases)}: {text}")
+    for why, releases in unproven.items():
+        yield Point(f"{name} {', '.join(some(releases, _SHOWN))}: {why}", "--scan compiles it")
+
+
+def _failures(name: str, release: JudgedRelease) -> str:
+    kernels = ", ".join(some(list(map(kernel_name, release.kernels)), _SHOWN))
+    verb = "fails" if len(release.kernels) == 1 else "fail"
+    code = release.codes[0]
+    title = RULES[code].title if code in RULES else "an unrecognised failure"
+    return f"under {name} {verb} {kernels}: {code}, {title}"
+
+
+def _recommendation(gate: JudgedPins) -> str:
+    """Return the changes that pass, else the good releases, else what would show one."""
+    if gate.suggest:
+        changes = []
+        for change in gate.suggest:
+            changes.append(
+                f"{change.pin.where}: {change.pin.requirement} → {change.pin.name}{change.to}"
+            )
+        return "; ".join(changes)
+    if gate.exit_code() is Exit.OK:
+        return "keep the pins"
+    if gate.known_good:
+        return f"pin {' '.join(gate.known_good)}"
+    return "compile the allowed releases with --scan: none is known good"
