@@ -116,13 +116,23 @@ def code_shapes(function: Function, depth: int = 0) -> dict[str, CodeShape]:
     node = function_tree(function)
     if node is None:
         return {}
-    shapes = _Shapes(node)
-    for statement in walk(node):
-        shapes.read(statement)
+    shapes = _read_shapes(node)
     if depth < _MAX_DEPTH:
         for variable, shape in _callee_shapes(node, function, depth):
             shapes.add(variable, shape)
     return {name: shape for name, shape in shapes.by_name.items() if name in parameter_names(node)}
+
+
+def own_shapes(node: ast.FunctionDef) -> dict[str, CodeShape]:
+    """Return the dimensions of variables that the code of a function itself implies."""
+    return _read_shapes(node).by_name
+
+
+def _read_shapes(node: ast.FunctionDef) -> _Shapes:
+    shapes = _Shapes(node)
+    for statement in walk(node):
+        shapes.read(statement)
+    return shapes
 
 
 class _Shapes:

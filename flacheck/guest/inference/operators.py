@@ -27,6 +27,8 @@ class Operator:
         parameters: the function's parameters; for a layer or method those of the constructor.
         source: the function whose code and documentation describe the arguments.
         shared: True if functions of the package, other than layers, call it.
+        sites: what the package's launches of a lone kernel pass, each with its head size.
+        constants: the constants of a lone kernel that are not head sizes.
     """
 
     name: str
@@ -37,6 +39,8 @@ class Operator:
     parameters: tuple[inspect.Parameter, ...]
     source: Function
     shared: bool = False
+    sites: tuple[tuple[int, dict[str, Any]], ...] = ()
+    constants: frozenset[str] = frozenset()
 
     @property
     def is_built(self) -> bool:

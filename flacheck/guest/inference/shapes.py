@@ -32,13 +32,14 @@ SIZES = {
     "D": 256,
     **dict.fromkeys(("T", "TQ", "L"), 512),
 }
+_HEAD_SIZES = ("K", "V")
 # Longer names of dimensions, with a symbol or a size; specific patterns come first.
 _SIZE_NAMES: tuple[tuple[str, str | int], ...] = (
     (r"vocab|classes", 1024),
     (r"batch|^b$|^bs$", "B"),
     (r"num_?heads?|n_heads?|nheads|n_q_head|^h$|^hq$|heads$|^nh$", "H"),
     (r"n_kv_head", "H"),
-    (r"(key|value|k|v)_dim|head_?dim|^hd$|^dh$|^k$|^v$|d_head", "K"),
+    (r"(key|value|k|v)_dim|head_?(?:dim|size)|^hd$|^dh$|^k$|^v$|d_head", "K"),
     (r"seq|len|^t$|^s$|tokens|^n$", "T"),
     (r"hidden|dim|cols|model|features|channels|^d$", "D"),
     (r"rows|^bt$|^m$", 1024),
@@ -291,6 +292,11 @@ def _size_meaning(symbol: str) -> str | int | None:
         if re.search(pattern, symbol.lower()):
             return meaning
     return None
+
+
+def is_head_size(name: str) -> bool:
+    """Return True if a dimension's name is that of the size of a head."""
+    return name in _HEAD_SIZES or _size_meaning(name) in _HEAD_SIZES
 
 
 def size_of(symbol: str, sizes: Sizes) -> int:

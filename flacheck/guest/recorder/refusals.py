@@ -43,7 +43,7 @@ def check(function: Kernel, positional: int, keyword_names: Iterable[str]) -> No
 def is_option(name: str) -> bool:
     """Return True if this release's compiler has such an option for the current card."""
     if name not in option_queries:
-        option_queries[name] = name in _options()
+        option_queries[name] = name in option_names()
     return option_queries[name]
 
 
@@ -58,7 +58,7 @@ def _missing(names: Sequence[str]) -> str:
 
 
 @functools.lru_cache(maxsize=1)
-def _options() -> frozenset[str]:
+def option_names() -> frozenset[str]:
     """Return the options of this release's compiler for the current card."""
     from triton.compiler.compiler import make_backend
     from triton.runtime import driver

@@ -148,13 +148,14 @@ class Caller:
         arguments = Arguments(self.shapes, self.recipe, dtype)
         self._recorder.during = _remark(operator, plan, dtype)
         self._functions = ()
+        self._checks.is_thorough = operator.kind == KERNEL
         stage, error = self._run_stages(operator, plan, arguments)
         has_guesses = arguments.has_guesses or operator.module in self._guessed_modules
         trust = CallTrust(
             call_rank(operator, _has_succeeded(stage, error)),
             # What was found by trial and error is a guess, too.
             has_guesses or plan.is_repaired,
-            arguments.has_guessed_constants or operator.module in self._guessed_modules,
+            self._has_guessed_constants(operator, plan, arguments),
             plan.sizes_from,
         )
         if trust.is_certain:
@@ -165,6 +166,22 @@ class Caller:
         new_kernels = self.recorded_kernels - kernels_before
         kernels = self._trust.end_call(trust)
         return CallResult(launches, new_kernels, stage, error, refusal, kernels, self._functions)
+
+    def _has_guessed_constants(
+        self, operator: Operator, plan: CallPlan, arguments: Arguments
+    ) -> bool:
+        """Return True if constants of the launches may be wrong.
+
+        The numbers of a lone kernel are not constants, but values that were found by trial are
+        guesses, and models do not run in fp32.
+        """
+        if operator.module in self._guessed_modules:
+            return True
+        if operator.kind != KERNEL:
+            return arguments.has_guessed_constants
+        has_all = plan.values and operator.constants <= plan.values.keys()
+        is_usual = arguments.dtype in (torch.bfloat16, torch.float16)
+        return bool(plan.is_repaired or not has_all or not is_usual)
 
     def _find_refusal(self) -> CaughtError | None:
         """Return the first refusal of a launch of the call."""

@@ -17,7 +17,7 @@ from ..recorder.recorder import Recorder
 from .trust import LaunchTrust
 
 # Checks of one kernel in calls of one dtype: if none succeeded by then, others probably fail, too.
-_MAX_CHECKS = 64
+_MAX_CHECKS = 80
 
 # A kernel's name with the form of its arguments, see `_argument_form`.
 _LaunchForm = tuple[str, str]
@@ -37,6 +37,7 @@ class FrontendChecks:
 
     Attributes:
         refusals: kernels without an accepted launch, each with the front end's last message.
+        is_thorough: True to check launches of accepted kernels as well.
     """
 
     def __init__(self, recorder: Recorder, trust: LaunchTrust) -> None:
@@ -53,6 +54,7 @@ class FrontendChecks:
         self._errors: dict[_LaunchForm, Exception | None] = {}
         self._check_counts: collections.Counter[tuple[str, str]] = collections.Counter()
         self.refusals: dict[str, str] = {}
+        self.is_thorough = False
         self._is_set_up = False
 
     @property
@@ -67,7 +69,7 @@ class FrontendChecks:
         if identity not in self._forms:
             # A repeated launch has the form of the first one.
             self._forms[identity] = (kernel, _argument_form(function, arguments))
-        if kernel in self._accepted_kernels:
+        if kernel in self._accepted_kernels and not self.is_thorough:
             return
         if self._check_counts[self._counter_key(kernel)] < _MAX_CHECKS:
             # The first launch of a call is as informative as its later launches.
@@ -121,9 +123,11 @@ class FrontendChecks:
                 self._accepted_kernels.add(kernel)
                 self.refusals.pop(kernel, None)
             else:
-                self.refusals[kernel] = frontend.last_message(error)
+                message = frontend.last_message(error)
+                if kernel not in self._accepted_kernels:
+                    self.refusals[kernel] = message
                 line = getattr(getattr(error, "node", None), "lineno", 0)
-                refusals.append(Refusal(kernel, self.refusals[kernel], line))
+                refusals.append(Refusal(kernel, message, line))
         return refusals
 
     def _check(

@@ -1,8 +1,8 @@
 """Kernels as operators, for kernels that no function of the package launches here.
 
 A function may need a checkpoint, a network or a structure of data that nobody can infer. Its
-kernel's own code implies arguments that it accepts: addresses, numbers, flags and dtypes. Such
-launches are made up.
+kernel's own code implies arguments that it accepts: addresses, numbers, flags and dtypes. Constants
+and options come from the package's own launches where their code implies them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -19,13 +20,19 @@ import torch
 
 from ..inference import usage
 from ..inference.operators import KERNEL, Operator
+from ..inference.shapes import is_head_size
 from ..pysource.functions import called_name, function_tree, names_in_scope, walk
-from .attempts import attempt
+from ..recorder.refusals import option_names
+from .attempts import CaughtError, attempt
 from .kernel_references import kernel_name
+from .launch_sites import launch_sites
 
 # Methods and functions whose argument is a dtype, with its position.
 _CASTS = {"to": 0, "cast": 1, "pointer_type": 0, "zeros": 1, "full": 2}
 _ADDRESSES = (usage.TENSOR, usage.INDICES)
+# The annotation of the compiler's options, which are passed only where the package passes them.
+_OPTION = "option"
+_FLAG_NAMES = re.compile(r"(?i:use|is|has|do|apply|enable|need)_")
 # CPU seconds to read the code of one kernel and of those that it calls.
 _READ_SECONDS = 4.0
 
@@ -55,6 +62,9 @@ def _as_operator(name: str) -> Operator | None:
         # The package's own kind of kernel.
         return None
     launch = _SingleLaunch(kernel, function)
+    sites = attempt(functools.partial(launch_sites, function), _READ_SECONDS, keeps_trace=False)
+    if isinstance(sites, CaughtError):
+        sites = []
     return Operator(
         name=name,
         call=launch,
@@ -63,6 +73,8 @@ def _as_operator(name: str) -> Operator | None:
         kernels=frozenset((name,)),
         parameters=tuple(launch.parameters()),
         source=function.fn,
+        sites=tuple(sites),
+        constants=frozenset(launch.constants()),
     )
 
 
@@ -74,7 +86,7 @@ def _innermost(kernel: Any) -> Any:
 
 
 class _SingleLaunch:
-    """A function that launches a kernel with one program."""
+    """A function that launches a kernel with one program; it accepts the compiler's options."""
 
     def __init__(self, kernel: Any, function: Any) -> None:
         self._kernel = kernel
@@ -110,6 +122,20 @@ class _SingleLaunch:
                 default=defaults[name].default,
                 annotation=kind,
             )
+        for name in sorted(option_names() - defaults.keys()):
+            yield inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=0, annotation=_OPTION
+            )
+
+    def constants(self) -> Iterator[str]:
+        """Yield the constants that no tuner passes, without flags and head sizes."""
+        constants = {each.name for each in self._function.params if each.is_constexpr}
+        for parameter in self.parameters():
+            name = parameter.name
+            has_default = parameter.default is not inspect.Parameter.empty
+            is_implied = has_default or parameter.annotation == usage.FLAG or is_head_size(name)
+            if name in constants and not is_implied:
+                yield name
 
 
 def _triton_dtype(dtype: torch.dtype) -> Any:
@@ -150,7 +176,8 @@ def _parameter_kinds(kernel: Any) -> usage.Kinds:
                     kinds[argument.id] = usage.DTYPE
     for name, kind in kinds.items():
         # A number is tested, too: a flag has no other use.
-        if kind == usage.NUMBER and tests[name] and tests[name] == uses[name]:
+        is_flag = tests[name] == uses[name] or _FLAG_NAMES.match(name)
+        if kind == usage.NUMBER and tests[name] and is_flag:
             kinds[name] = usage.FLAG
         elif kind == usage.NUMBER and usage.FRACTION_NAMES.search(name):
             kinds[name] = usage.FRACTION

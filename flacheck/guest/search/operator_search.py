@@ -76,8 +76,8 @@ class OperatorSearch:
         # The kernels that an operator has launched, and those launched by variants of one label.
         self._launched_kernels: defaultdict[str, set[str]] = defaultdict(set)
         self._kernels_by_variant: defaultdict[str, set[str]] = defaultdict(set)
-        # Calls to repeat in other dtypes.
-        self._repeatable_calls: list[tuple[Operator, CallPlan]] = []
+        # Calls to repeat in other dtypes, and True for one that a kernel refused.
+        self._repeatable_calls: list[tuple[Operator, CallPlan, bool]] = []
         # The name of the phase, the calls so far, and when one was shown last.
         self._phase = ""
         self._call_count = 0
@@ -207,9 +207,11 @@ class OperatorSearch:
             self._call_plain(operator)
 
     def _launch_alone(self, operator: Operator) -> None:
-        """Launch a kernel with arguments that its own code implies."""
+        """Launch a kernel as the package's own code does, else with what the kernel implies."""
         sizes = dict.fromkeys(SIZES, _SIZE_ALONE)
         plan = self._recipe.plain(operator).with_changes(sizes=sizes, training=False)
+        if self._launch_sites(operator, plan):
+            return
         success = self._call_with_repairs(operator, plan, _PLAIN_TRIES)
         base = success or self._furthest_plans.get(operator.name, plan)
         if self._missing_kernels(operator):
@@ -218,11 +220,33 @@ class OperatorSearch:
             if self._is_time_over() or not self._missing_kernels(operator):
                 break
             success = self._call_with_repairs(operator, variant, _VARIANT_TRIES) or success
+        if base.dtypes and self._launch_sites(operator, plan.with_changes(dtypes=base.dtypes)):
+            return
         if success is not None:
             for each in self._real_sizes.alone:
                 sizes = {**success.sizes, **each.sizes}
                 larger = success.with_changes(sizes=sizes, sizes_from=each.source)
                 self._call_with_repairs(operator, larger, 1)
+
+    def _launch_sites(self, operator: Operator, plan: CallPlan) -> bool:
+        """Launch a kernel with the values of the package's launches; return True if it takes some.
+
+        A None may be a default that no caller uses.
+        """
+        without_none = []
+        for head_size, values in operator.sites:
+            values = {name: value for name, value in values.items() if value is not None}
+            without_none.append((head_size, values))
+        for sites in (operator.sites, without_none):
+            is_taken = False
+            for number, (head_size, values) in enumerate(sites, 1):
+                sizes = {"K": head_size, "V": head_size}
+                site = plan.with_changes(f"its launch {number}", sizes=sizes, values=values)
+                result = self._call(operator, site, self._dtypes[0])
+                is_taken |= result.error is None and result.refusal is None
+            if is_taken:
+                return True
+        return False
 
     def _repair_kinds(self, operator: Operator, plan: CallPlan) -> CallPlan:
         """Return a plan with kinds of arguments that lead furthest into a kernel's code.
@@ -305,7 +329,7 @@ class OperatorSearch:
         if dtype != self._dtypes[0]:
             label = f"{label}, {dtype}"
         elif result.launches and _is_worth_repeating(operator, plan, result):
-            self._repeatable_calls.append((operator, plan))
+            self._repeatable_calls.append((operator, plan, result.refusal is not None))
         if result.error is None or result.succeeded:
             entry["failures"].pop(label, None)
             if label not in entry["worked"]:
@@ -327,11 +351,12 @@ class OperatorSearch:
     def _call_other_dtypes(self) -> None:
         """Repeat the first call of each kernel in the other dtypes."""
         for dtype in self._dtypes[1:]:
-            for operator, plan in self._repeatable_calls:
+            for operator, plan, is_refused in self._repeatable_calls:
                 self.late = self._is_time_over()
                 if self.late:
                     return
-                if operator.name not in self._slow_operators:
+                is_useless = is_refused and not self._missing_kernels(operator)
+                if operator.name not in self._slow_operators and not is_useless:
                     self._call(operator, plan, dtype)
 
 

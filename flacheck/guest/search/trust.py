@@ -70,8 +70,8 @@ class CallTrust:
 
     @property
     def is_computed(self) -> bool:
-        """True if the host code ran to its end with constants that are no guesses."""
-        return self.rank < Rank.FAILED and not self.has_guessed_constants
+        """True if no constant is a guess: the host code ran to its end, or its launch has them."""
+        return self.rank != Rank.FAILED and not self.has_guessed_constants
 
 
 class LaunchTrust:
@@ -202,7 +202,7 @@ class LaunchTrust:
         return f"{entry.text.rstrip().removesuffix('}')}, {more}\n"
 
     def _is_made_up(self, identity: str) -> bool:
-        """Return True for a kernel launched alone, and for possibly invented constants.
+        """Return True for a launch that may depend on constants that nobody gave.
 
         A launch that the front end refuses may have inferred tensors of a wrong dtype. A None that
         a public operator passes is the operator's own.

@@ -78,7 +78,9 @@ class Variations:
             name = parameter.name
             if not is_length(parameter) and not self._is_tensor(parameter):
                 for value in choices(parameter):
-                    yield base.with_changes(f"{name}={value}", values={name: value})
+                    yield base.with_changes(
+                        f"{name}={value}", values={name: value}, is_repaired=True
+                    )
 
     def other_kinds(self, base: CallPlan) -> Plans:
         """Yield plans in which one tensor or all have another dtype, or a number another size."""
@@ -91,7 +93,9 @@ class Variations:
         for parameter in self._operator.takes:
             if parameter.annotation == "int" and parameter.name not in base.values:
                 label = f"{parameter.name}={_OTHER_SIZE}"
-                yield base.with_changes(label, values={parameter.name: _OTHER_SIZE})
+                yield base.with_changes(
+                    label, values={parameter.name: _OTHER_SIZE}, is_repaired=True
+                )
 
     def _packed_lengths(self) -> list[Parameter]:
         """Return the parameters for offsets of packed sequences on the GPU."""

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 from flacheck.guest.inference import usage
 from flacheck.guest.inference.operators import KERNEL, Operator
+from flacheck.guest.search import kernel_operators as module
 from flacheck.guest.search.kernel_operators import kernel_operators
 
 tl: Any = None
@@ -90,6 +91,7 @@ scale_name = f"{__name__}:_scale"
 
 def operator(monkeypatch: pytest.MonkeyPatch) -> Operator:
     monkeypatch.setattr(sys.modules[__name__], "_scale", scale)
+    monkeypatch.setattr(module, "option_names", lambda: frozenset(("num_warps",)))
     (kernel_operator,) = kernel_operators([scale_name, f"{__name__}:no_such", "no_module:kernel"])
     return kernel_operator
 
@@ -111,6 +113,7 @@ def test_arguments_are_annotated_by_their_use(monkeypatch: pytest.MonkeyPatch) -
         "PRECISION": "int",
         "HOW": "int",
         "N": "int",
+        "num_warps": "option",
     }
 
 

@@ -53,11 +53,13 @@ def test_the_header_is_there_without_launches(drive: Drive) -> None:
 
 
 def test_a_launch_is_made_up_without_a_whole_call_of_host_code(drive: Drive) -> None:
-    """A kernel alone, a failed call and invented constants make it so; inferred tensors do not."""
+    """A failed call and invented constants make it so; inferred tensors do not, nor a kernel alone
+    with the constants of the package's own launches."""
     drive.launch(Rank.DOCUMENTED, "m:seen", n={"int": 1})
     drive.launch(Rank.INNER, "m:inner", is_guess=True, n={"int": 3})
     drive.launch(Rank.FAILED, "m:failed", n={"int": 4})
-    drive.launch(Rank.ALONE, "m:alone", n={"int": 5})
+    drive.launch(Rank.ALONE, "m:alone", is_guess=True, guessed_constants=True, n={"int": 5})
+    drive.launch(Rank.ALONE, "m:site", is_guess=True, n={"int": 7})
     drive.launch(Rank.OUTER, "m:constant", is_guess=True, guessed_constants=True, n={"int": 6})
     _, *launches = drive.sift()
     assert [(line["kernel"], line["call"], line["made_up"]) for line in launches] == [
@@ -65,6 +67,7 @@ def test_a_launch_is_made_up_without_a_whole_call_of_host_code(drive: Drive) -> 
         ("m:inner", "inner function", False),
         ("m:failed", "failed call", True),
         ("m:alone", "alone", True),
+        ("m:site", "alone", False),
         ("m:constant", "plain call", True),
     ]
     assert {line["sizes_from"] for line in launches} == {"the grid"}

@@ -1,0 +1,108 @@
+"""Values of the package's own launches of a kernel, read from their code."""
+
+# The driver imports torch.
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from flacheck.guest.recorder import refusals
+from flacheck.guest.search import launch_sites
+
+PACKAGE = {
+    "__init__.py": "",
+    "kernels.py": """
+def _attention(q, out, lse, sinks, n, BLOCK_M, BLOCK_N, BLOCK_D, CAUSAL): ...
+
+def _scale(x, y, n, BLOCK): ...
+""",
+    "calls.py": """# Launches kernels of triton.
+from .kernels import _attention, _scale
+
+LOG2 = 1.44
+TABLE = {"BLOCK": 256, "num_stages": 2}
+
+def attention(q, sinks=None, causal: bool = False, block=32):
+    heads, size = q.shape[1], q.shape[2]
+    lse = torch.empty((4, heads), dtype=torch.float32)
+    warps = 4 if size <= 64 else 8
+    block_m = choose(q) if FAST else block * 4
+
+    def grid(meta):
+        return (heads,)
+
+    _attention[grid](
+        q, q, lse, sinks, unknown(q), BLOCK_M=block_m, BLOCK_N=block, BLOCK_D=size,
+        CAUSAL=causal, num_warps=warps, waves_per_eu=2,
+    )
+
+def scale(x, config):
+    _scale[(1,)](x, x, x.numel(), **config)
+""",
+}
+
+
+@pytest.fixture
+def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The kernels of a package that can be imported."""
+    # A package of another test may be remembered by its name.
+    package = tmp_path.name
+    for name, text in PACKAGE.items():
+        file = tmp_path / package / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    plain_empty = torch.empty
+
+    def empty(*args: Any, device: str = "cpu", **options: Any) -> Any:
+        return plain_empty(*args, **options, device="meta")
+
+    monkeypatch.setattr(torch, "empty", empty)
+    monkeypatch.setattr(refusals, "is_option", ("num_warps", "num_stages").__contains__)
+    importlib.import_module(f"{package}.calls").torch = torch  # type: ignore[attr-defined]
+    yield sys.modules[f"{package}.kernels"]
+    for name in [*sys.modules]:
+        if name.partition(".")[0] == package:
+            del sys.modules[name]
+
+
+class Parameter:
+    def __init__(self, name: str) -> None:
+        self.name, self.is_constexpr = name, name.isupper()
+
+
+class Kernel:
+    """A kernel as Triton's, whose constants have names in capitals."""
+
+    def __init__(self, fn: Any) -> None:
+        self.fn = fn
+        self.arg_names = list(fn.__code__.co_varnames[: fn.__code__.co_argcount])
+        self.params = [Parameter(name) for name in self.arg_names]
+
+
+def test_literals_defaults_and_shapes_are_values_of_a_launch(kernels: Any) -> None:
+    """What depends on unknown functions has no value; options depend on the head size."""
+    sites = launch_sites.launch_sites(Kernel(kernels._attention))
+    lse = {"of": "float32", "shape": [4, 4]}
+    constants = {"BLOCK_M": 128, "BLOCK_N": 32, "CAUSAL": False}
+    passed = {"lse": lse, "sinks": None, **constants}
+    assert sites == [
+        (128, {**passed, "BLOCK_D": 128, "num_warps": 8}),
+        (64, {**passed, "BLOCK_D": 64, "num_warps": 4}),
+        (256, {**passed, "BLOCK_D": 256, "num_warps": 8}),
+    ]
+
+
+def test_an_unknown_table_has_the_values_of_one_in_the_module(kernels: Any) -> None:
+    """A launch that passes `**config` has a literal table with its constants."""
+    sites = launch_sites.launch_sites(Kernel(kernels._scale))
+    assert sites[0] == (128, {"BLOCK": 256, "num_stages": 2})
