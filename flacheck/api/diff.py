@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ from flacheck.capabilities.diff.result import Comparison
 from flacheck.capabilities.diff.sides import Side
 from flacheck.evidence.analysis.observation import ObservedCell
 from flacheck.evidence.analysis.standing import Standing
+from flacheck.evidence.measured.comparison import compare as compare_on_cards
+from flacheck.evidence.measured.comparison import stored_measurements
 from flacheck.evidence.published.evidence import judged_evidence
 from flacheck.evidence.published.library import ResultsFolder
 from flacheck.model import Record
@@ -85,7 +88,7 @@ def diff(
     if not (options["no_published"] or options["fresh"]):
         published = _by_published(before, after, subject, selection, library, folder)
         if isinstance(published, PublishedSides):
-            return compare_published(published, is_waived, failures_of)
+            return with_measurements(compare_published(published, is_waived, failures_of), folder)
         if published:
             handle(Progress(f"not answered by published results: {published}"))
     plan = comparison_plan.plan_comparison(before, after, subject, is_chosen, selection)
@@ -95,7 +98,21 @@ def diff(
         # Two stored results are compared without a store.
         return drain(compare(plan, None, is_waived, run), on_event)
     with Store.open(folder) as open_store:
-        return drain(compare(plan, open_store, is_waived, run, failures_of), on_event)
+        compared = drain(compare(plan, open_store, is_waived, run, failures_of), on_event)
+    return with_measurements(compared, folder)
+
+
+def with_measurements(result: Comparison, folder: Path) -> Comparison:
+    """Return the comparison with the stored measurements of both releases, if there are any."""
+    before, after = result.before.toolchain, result.after.toolchain
+    if before is None or after is None or not (folder / FILE).is_file():
+        return result
+    with Store.open(folder, create=False) as store:
+        documents = stored_measurements(store)
+    about = result.about
+    if about.endswith(".jsonl"):
+        about = Path(about).stem
+    return replace(result, measured=tuple(compare_on_cards(documents, before, after, about)))
 
 
 class _Failures:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -38,6 +39,8 @@ from flacheck.toolchains.scratch import temporary_folder
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+# A symbol of `guest/inference/shapes.py` with a size that an imitated tensor can have.
+_SIZE = re.compile(r"([A-Z]{1,2})=([1-9][0-9]{0,6})")
 # The ending of a bundle's name.
 SUFFIX = ".bundle"
 
@@ -113,6 +116,7 @@ def measure(
             return Measurement(document)
         package, captured = one_package(options["package"], "measure"), options["captured"]
         about = subject_of(subject, package, options["trust"], configs, captured)
+        about = replace(about, shape=shape_of(options["shape"], package is not None))
         run = replace(run_options(options), binaries=True)
         selection = selection_of(options)
         job = Job(replace(about, compares=True), selection, run, purpose=Purpose.MEASURE)
@@ -134,6 +138,25 @@ def measure(
             document = drain(judge_disagreements(document, launches), handle)
             _keep(open_store, document)
     return Measurement(document)
+
+
+def shape_of(text: str | None, is_package: bool) -> tuple[tuple[str, int], ...]:
+    """Return sizes by the symbols of dimensions from `T=8192,B=4`.
+
+    Raises:
+        UsageError: If the text has another form, or is not about a package.
+    """
+    if text is None:
+        return ()
+    if not is_package:
+        raise UsageError("--shape calls the operators of a package: name one with --package")
+    sizes: dict[str, int] = {}
+    for part in text.replace(" ", "").split(","):
+        match = _SIZE.fullmatch(part)
+        if match is None:
+            raise UsageError(f"--shape {text}: expected symbols with sizes, such as T=8192,B=4")
+        sizes[match[1]] = int(match[2])
+    return tuple(sorted(sizes.items()))
 
 
 def _run(

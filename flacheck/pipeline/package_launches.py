@@ -129,6 +129,7 @@ class ResolvedPackage:
         if self.job.subject.with_tests:
             suite = checkouts.folder(str(self.job.subject.package))
         self._warn_of_other_cards()
+        shape = self.job.subject.shape
         ops: tuple[str, ...] = ()
         kernels: tuple[str, ...] = ()
         if suite is None and archive is None:
@@ -136,7 +137,7 @@ class ResolvedPackage:
             ops, kernels = self.job.selection.ops, self.job.selection.kernels
 
         def job_with(toolchain: Toolchain, place: CapturePlace) -> CaptureJob:
-            return CaptureJob(self.package, toolchain, place.card, suite, ops, kernels)
+            return CaptureJob(self.package, toolchain, place.card, suite, ops, kernels, shape)
 
         has_file = archive is not None and archive.file is not None
         toolchains: list[Toolchain | None] = []
@@ -159,7 +160,7 @@ class ResolvedPackage:
             driven = None
             if toolchain is not None:
                 driven = capture_package(
-                    self.package, toolchain, place.card, archive, suite, ops, kernels
+                    self.package, toolchain, place.card, archive, suite, ops, kernels, shape
                 )
             captures.append(PackageCapture(self.package, place.choice, place.target, driven))
         return CapturedPackage(self, tuple(captures))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from flacheck.capabilities.diff.compared_side import ComparedSide
-from flacheck.capabilities.diff.differences import Difference, DifferenceKind, ResourceGrowth
+from flacheck.capabilities.diff.differences import Difference, DifferenceKind
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.evidence.analysis.order import count_noun, kernel_name, parameters, settings, some
 from flacheck.model import Record, Verdict
@@ -26,12 +26,6 @@ _MAX_GROWTH = 60
 _CHARTED_RESOURCES = {"spills": "bytes", "shared": "bytes", "registers": ""}
 # The narrowed comparisons, in words.
 _NARROWED = {"usual": "one configuration", "edges": "a few configurations"}
-_RESOURCES = {
-    "spills": "bytes of spills",
-    "registers": "registers",
-    "shared": "bytes shared",
-    "stack": "bytes of stack",
-}
 
 
 def report(result: Comparison, command: str = "") -> document.Report:
@@ -60,7 +54,7 @@ def _parts(result: Comparison, command: str) -> Iterator[Part]:
     )
     yield from _fixed_cells(result)
     yield from _slower(result)
-    yield from _more(result)
+    yield from _measured(result)
     yield from _reasons("Unknown", result.of(DifferenceKind.UNKNOWN))
     yield from _reasons("Not tested", result.of(DifferenceKind.UNTESTED))
     yield from _one_sided(f"Only under {result.after.release}", result.of(DifferenceKind.ONLY_TO))
@@ -234,50 +228,32 @@ def _slower(result: Comparison) -> Iterator[Part]:
     yield from phrases.rest(len(slower), "slower compile")
 
 
-def _more(result: Comparison) -> Iterator[Part]:
-    changes = result.more_resources
-    if not changes:
-        return
-    yield document.Heading("More spills, registers or shared memory")
-    rows = []
-    for change in changes[:MAX_ITEMS]:
-        record = change.record
-        takes = "\n".join(_takes_more(change))
-        name = f"{kernel_name(record.kernel)} {parameters(record.cell)}".strip()
-        rows.append(row(name, record.dtype or "–", record.target, takes))
-    yield document.Table(("kernel", "dtype", "target", "takes more"), tuple(rows))
-    yield from phrases.rest(len(changes), "kernel")
-
-
-def _takes_more(change: Difference) -> list[str]:
-    """Return the resources that a kernel takes more of, and the functions of a unit that do."""
-    texts = _growth_texts(change.more or {})
-    functions = list(change.functions.items())
-    # The only function of a unit takes as much as the whole unit.
-    if len(change.record.resources.get("functions", ())) == 1:
-        only = {**dict(*change.functions.values()), **(change.more or {})}
-        return _growth_texts(only)
-    for name, more in functions[:MAX_ITEMS]:
-        texts.append(f"{name}: {', '.join(_growth_texts(more))}")
-    if len(functions) > MAX_ITEMS:
-        texts.append(f"and {count_noun(len(functions) - MAX_ITEMS, 'more function')}")
-    return texts
-
-
-def _growth_texts(grown: ResourceGrowth) -> list[str]:
-    """Return `0 → 88 bytes of spills` for each resource, spills first."""
-    resources = sorted(grown.items(), key=lambda each: each[0] != "spills")
-    return [f"{old} → {new} {_RESOURCES[name]}" for name, (old, new) in resources]
+def _measured(result: Comparison) -> Iterator[Part]:
+    """Yield what is slower and what is wrong on each GPU where both releases were measured."""
+    for each in result.measured:
+        yield document.Heading(f"On {each.card}, driver {each.driver}, {each.date}")
+        for wrong in each.wrong:
+            text = f"{kernel_name(wrong.kernel)} computes a wrong result"
+            yield document.Item(text, Tone.BAD, (wrong.reason,))
+        rows = []
+        for ratio in [*each.slower, *each.faster][:MAX_ITEMS]:
+            tone = Tone.BAD if ratio.change == "slower" else Tone.GOOD
+            words = Words(f"{ratio.ratio:.2f} {ratio.change}", tone)
+            rows.append(row(ratio.name, ratio.dtype or "–", words, f"{ratio.microseconds:,.1f} µs"))
+        if rows:
+            yield document.Table((each.unit, "dtype", "ratio", "time"), tuple(rows))
+        yield from phrases.rest(len(each.slower) + len(each.faster), "change")
 
 
 def _unchanged_cells(result: Comparison) -> Iterator[Part]:
     failing, skipped_cells = [], []
-    for change in result.without_change:
+    unchanged = [each for each in result.of(DifferenceKind.UNCHANGED) if not each.slower]
+    for change in unchanged:
         if change.record.verdict is Verdict.FAILS:
             failing.append(change)
         if change.pair.note:
             skipped_cells.append(change)
-    same = len(result.without_change) - len(failing)
+    same = len(unchanged) - len(failing)
     verb = "compile"
     if same == 1:
         verb = "compiles"

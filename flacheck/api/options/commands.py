@@ -59,6 +59,10 @@ _BENCH = (
 _MEASURE_CONFIGS = "Measure one configuration of each launch, or all of them: the quickest counts."
 _MEASURE_CAPTURED = "Read the package's captures from FILE, or write them there."
 _BUNDLE = "Write the binaries and launches to FILE, for another machine's GPU."
+_SHAPE = (
+    "Call the package's operators at these sizes, such as T=8192,B=4, and measure those launches. "
+    "Default: the usual sizes. The largest grid of each kernel and dtype is measured."
+)
 _MEASURE_RESULTS = (
     "Store and judge FILE, the JSON report of another machine's GPU, instead of running anything."
 )
@@ -238,6 +242,7 @@ class MeasureOptions(groups.ReleaseOptions, total=False):
     target: groups.Target
     dtype: groups.Dtype
     configs: Annotated[str, Option("--configs usual|own", _MEASURE_CONFIGS, WITH, "usual")]
+    shape: Annotated[str | None, Option("--shape SIZES", _SHAPE, WITH, None)]
     captured: Annotated[PathLike | None, path("--captured FILE", _MEASURE_CAPTURED, HOW)]
     jobs: groups.Jobs
     fresh: groups.Fresh

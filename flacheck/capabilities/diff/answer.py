@@ -132,6 +132,9 @@ def _against(comparison: ComparedSides) -> Iterator[Point]:
     for word in comparison.unmet:
         text = f"{word.text}, which {after.release} does not satisfy"
         yield Point(text, "take another release of the package")
+    for measured in comparison.measured:
+        if measured.wrong:
+            yield Point(measured.clause, stay)
     regressions = [each for each in comparison.changes if each.counts_against]
     yield from _failing_points(comparison, regressions)
     rows = (
@@ -149,6 +152,9 @@ def _against(comparison: ComparedSides) -> Iterator[Point]:
     for own, one, many in rows:
         if own:
             yield Point(_named(own, one, many), _REMEDIES.get(one, stay))
+    for measured in comparison.measured:
+        if measured.slower and not measured.wrong:
+            yield Point(measured.clause, "flacheck measure --shape measures at your sizes")
     for side in (comparison.before, comparison.after):
         if side.partial:
             text = f"{side.name} is partial: {side.partial} cells answered"
@@ -231,6 +237,9 @@ def _gains(comparison: ComparedSides) -> Iterator[Point]:
     if mended:
         names = ", ".join(some(sorted(map(kernel_name, mended)), _SHOWN_KERNELS))
         yield Point(f"{len(mended)} mended ({names})")
+    for measured in comparison.measured:
+        if not (measured.wrong or measured.slower):
+            yield Point(measured.clause)
     if not (comparison.before.package and comparison.after.package):
         return
     if kernels.new:

@@ -11,6 +11,7 @@ from flacheck.capabilities.diff.package_view import PackageNotice
 from flacheck.evidence.analysis.compiled_sizes import CompiledSizes
 from flacheck.evidence.analysis.fallbacks import ReportedFallback
 from flacheck.evidence.analysis.observation import ObservedCell
+from flacheck.evidence.measured.comparison import CardComparison
 from flacheck.evidence.published.answers import PublishedSource
 from flacheck.model import Record, Verdict
 from flacheck.model.answer import Answer
@@ -173,7 +174,8 @@ class DiffDocument(Answer, frozen=True, kw_only=True):
     refusals and warnings; `failures` are those of stored scans and published results, whatever
     configurations they cover: a side with any is not pinned; `fallbacks` are those of regressed
     cells under TO. `source` is published if published results answer, which are then `published`,
-    with the cells of the user's own records. `sizes` are those of the compared launches, null if no
+    with the cells of the user's own records. `measured` has the releases beside each other on each
+    GPU where both were measured. `sizes` are those of the compared launches, null if no
     kernel has a head size.
     """
 
@@ -203,6 +205,7 @@ class DiffDocument(Answer, frozen=True, kw_only=True):
     source: Literal["own", "published"]
     published: PublishedSource | None
     sizes: CompiledSizes | None
+    measured: tuple[CardComparison, ...]
 
 
 def diff_side(side: ComparedSide) -> DiffSide:

@@ -18,6 +18,7 @@ from flacheck.evidence.analysis.compiled_sizes import CompiledSizes, name_sizes
 from flacheck.evidence.analysis.fallbacks import Fallback
 from flacheck.evidence.analysis.observation import ObservedCell, take_apart
 from flacheck.evidence.analysis.order import count_noun, kernel_name, some, split, toolchain_label
+from flacheck.evidence.measured.comparison import CardComparison
 from flacheck.evidence.published.answers import PublishedSource
 from flacheck.model import Record, Verdict
 from flacheck.model.coverage import PackageCoverage
@@ -51,6 +52,7 @@ class ComparedSides:
         failures: The failures under each side by all evidence about the subject: stored scans and
             published results, whatever configurations they cover.
         published: The published results that answer; None for records of the store.
+        measured: The two releases beside each other on each GPU where both were measured.
         locate: Returns the file and line of a kernel.
     """
 
@@ -70,6 +72,7 @@ class ComparedSides:
     run: str | None = None
     failures: tuple[tuple[ObservedCell, ...], tuple[ObservedCell, ...]] = ((), ())
     published: PublishedSource | None = None
+    measured: tuple[CardComparison, ...] = ()
     locate: Locate = field(default=locate_nowhere, compare=False)
 
     def of(self, kind: DifferenceKind) -> list[Difference]:
@@ -138,6 +141,8 @@ class ComparedSides:
     def has_other_regression(self) -> bool:
         """True if something else than kernels of both sides speaks against TO."""
         if self.kernels.refused_by_package or self.unmet or self.further_failing:
+            return True
+        if any(each.wrong for each in self.measured):
             return True
         return any(change.counts_against for change in self.refusals)
 

@@ -94,5 +94,6 @@ class Comparison(ComparedSides):
             source="published" if self.published else "own",
             published=self.published,
             sizes=self.sizes,
+            measured=self.measured,
         )
         return document.to_json()

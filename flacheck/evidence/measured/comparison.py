@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import msgspec
-from msgspec import convert
+from msgspec import convert, field
 
 from flacheck.evidence.analysis.order import count_noun, kernel_name
 from flacheck.evidence.measured.ratios import kernel_ratios, operator_ratios
 from flacheck.evidence.measured.results import LaunchResult, MeasureDocument, Ratio
-from flacheck.model import Json, Purpose
+from flacheck.model import Purpose
+from flacheck.model.wire import JsonStruct, Natural, ToolchainName
 from flacheck.store import Store
 
 # The field of a run's context that holds its measurement.
@@ -22,27 +22,29 @@ _MOST_NAMES = 2
 _AN = "AEFHILMNORSX"
 
 
-@dataclass(frozen=True)
-class CardComparison:
+class WrongKernel(JsonStruct, frozen=True):
+    """A kernel whose results are wrong under a release, with the reason."""
+
+    kernel: str
+    reason: str
+
+
+class CardComparison(JsonStruct, frozen=True):
     """One release beside another in a measurement on one GPU.
 
-    Attributes:
-        card, driver, date: The place and day of the measurement.
-        base, other: The releases; ratios are of `other` to `base`.
-        operators, kernels: The ratios by operator and by kernel.
-        wrong: The kernels of `other` whose results are wrong, each with the reason.
-        launches: The number of compared launches.
+    Ratios are of the times of `to` to those of `from`. `wrong` are kernels under `to`, `launches`
+    the number of compared launches.
     """
 
     card: str
     driver: str
     date: str
-    base: str
-    other: str
+    before: ToolchainName = field(name="from")
+    after: ToolchainName = field(name="to")
+    launches: Natural
     operators: tuple[Ratio, ...]
     kernels: tuple[Ratio, ...]
-    wrong: tuple[tuple[str, str], ...]
-    launches: int
+    wrong: tuple[WrongKernel, ...]
 
     @property
     def unit(self) -> str:
@@ -78,23 +80,9 @@ class CardComparison:
             slower += f" ({', '.join(worst)})"
         outputs = "no wrong output"
         if self.wrong:
-            first, _ = self.wrong[0]
-            outputs = f"{count_noun(len(self.wrong), 'kernel')} wrong ({kernel_name(first)})"
+            first = kernel_name(self.wrong[0].kernel)
+            outputs = f"{count_noun(len(self.wrong), 'kernel')} wrong ({first})"
         return f"on {with_article(self.card)}: {slower}, {len(self.faster)} faster, {outputs}"
-
-    def to_json(self) -> Json:
-        """Return the comparison as plain values."""
-        return {
-            "card": self.card,
-            "driver": self.driver,
-            "date": self.date,
-            "from": self.base,
-            "to": self.other,
-            "launches": self.launches,
-            "operators": [each.to_json() for each in self.operators],
-            "kernels": [each.to_json() for each in self.kernels],
-            "wrong": [{"kernel": kernel, "reason": reason} for kernel, reason in self.wrong],
-        }
 
 
 def compare(
@@ -150,12 +138,12 @@ def _comparison(
         card=document.card.name,
         driver=document.card.driver,
         date=document.date,
-        base=base,
-        other=other,
+        before=base,
+        after=other,
+        launches=len(launches),
         operators=tuple(operator_ratios(launches, (base, other))),
         kernels=tuple(kernel_ratios(launches, (base, other))),
-        wrong=tuple(wrong.items()),
-        launches=len(launches),
+        wrong=tuple(WrongKernel(*each) for each in wrong.items()),
     )
 
 

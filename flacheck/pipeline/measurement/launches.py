@@ -156,8 +156,9 @@ def _of_package(job: Job, captured: CapturedPackage) -> MeasuredLaunches:
             sources = replay.sources([entry], importable_packages(capture), or_cut=True)
             launch.add(list(expand(matrix, sources, selection, lambda spec: (spec,), job.until)))
     cells = [cell for launch in measured.values() for cell, _, _ in launch.cells]
+    sizes = ", ".join(f"{symbol}={size}" for symbol, size in job.subject.shape)
     plan = Plan(
-        name=package.identity,
+        name=f"{package.identity} at {sizes}" if sizes else package.identity,
         cells=cells,
         choices=captured.resolved.choices,
         packages={package.identity: package},

@@ -114,6 +114,8 @@ class CaptureJob:
     # Globs of functions and of kernels: only what can reach a match is called.
     ops: tuple[str, ...] = ()
     kernels: tuple[str, ...] = ()
+    # Sizes of dimensions by their symbols, in the place of the usual ones.
+    shape: tuple[tuple[str, int], ...] = ()
 
     @property
     def whole(self) -> CaptureJob:
@@ -129,6 +131,7 @@ def capture_package(
     suite: Path | None = None,
     ops: tuple[str, ...] = (),
     kernels: tuple[str, ...] = (),
+    shape: tuple[tuple[str, int], ...] = (),
 ) -> CaptureResult:
     """Call all of a package's operators, layers and modules, or return the capture in the cache.
 
@@ -138,7 +141,7 @@ def capture_package(
     driver itself is killed or hangs; UsageError if the archive lacks the capture. A capture in the
     cache needs no torch.
     """
-    job = CaptureJob(package, toolchain, card, suite, ops, kernels)
+    job = CaptureJob(package, toolchain, card, suite, ops, kernels, shape)
     folder = capture_folder(job)
     name = folder.name
     if archive and archive.file:
@@ -199,7 +202,7 @@ def capture_folder(job: CaptureJob) -> Path:
         whole = capture_folder(job.whole)
         if _is_complete(whole):
             return whole
-    key = capture_key(package, job.toolchain, job.card, recipe_of(package.name))
+    key = capture_key(package, job.toolchain, job.card, recipe_of(package.name, job.shape))
     if job.suite is not None:
         key = digest([key, "tests", checkouts.digest(job.suite)], 16)
     if job.ops or job.kernels:
@@ -378,7 +381,7 @@ def driver_config(scratch: Path, job: CaptureJob) -> Json:
         "package": package.identity,
         "packages": {package.path: package.identity},
         "checkout": str(job.suite) if job.suite is not None else None,
-        "recipe": recipe_of(package.name),
+        "recipe": recipe_of(package.name, job.shape),
         "dtypes": ["bf16", "fp16", "fp32"],
         "sizes": _model_sizes(),
         "seconds": _seconds(package),
@@ -421,8 +424,18 @@ def _recorded_kernels(scratch: GuestFolder) -> set[str]:
     return set()
 
 
-def recipe_of(package: str) -> Json:
-    """Return the recipe with a package's special settings; empty without one."""
+def recipe_of(package: str, shape: tuple[tuple[str, int], ...] = ()) -> Json:
+    """Return the recipe with a package's special settings, which calls operators at these sizes."""
+    recipe = _shipped_recipe(package)
+    if not shape:
+        return recipe
+    # The entry for all operators; those of the recipe for some of them come after it.
+    operators = {**(recipe.get("operators") or {}), "*": {"sizes": dict(shape)}}
+    return {**recipe, "operators": operators}
+
+
+def _shipped_recipe(package: str) -> Json:
+    """Return the recipe that flacheck ships; empty without one."""
     file = _FLACHECK / "source" / "packages" / "recipes" / f"{package}.yaml"
     if not file.is_file():
         return {}

@@ -24,6 +24,7 @@ class Subject:
     - `configs`: `own` for every configuration of every distinct launch; `usual` for one of each
       kernel and dtype; `edges` for those and a few extreme ones. None means `own` for a toolchain
       and target with few configurations, else `edges`.
+    - `shape`: the sizes at which a package's operators are called, by the symbols of dimensions
     - `compares`: has the same configurations for all compilers if possible, for a comparison
     - `captures_file`: a file with the captures of the package, so that all shards of a scan have
       the same cells
@@ -37,6 +38,7 @@ class Subject:
     captures_file: Path | None = None
     with_tests: bool = False
     compares: bool = False
+    shape: tuple[tuple[str, int], ...] = ()
 
     @property
     def name(self) -> str:

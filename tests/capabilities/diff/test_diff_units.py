@@ -71,12 +71,11 @@ SPILLING = compare_units(
 )
 
 
-def test_a_toolkit_that_spills_where_another_did_not_is_shown_function_by_function() -> None:
-    """A function that spills more is listed with both figures."""
+def test_a_toolkit_that_spills_where_another_did_not_is_in_json_function_by_function() -> None:
+    """Text has no such table, because spills are a poor guess of what is slower."""
     page = text(SPILLING)
     assert "Upgrading nvcc 13.0.88 → 13.5.37 · " in page
-    assert "fwd<64>: 0 → 88 bytes of spills" in page
-    assert "fwd<256>" not in page
+    assert "bytes of spills" not in page
     row = SPILLING.to_json()["more_resources"][0]
     assert row["more"] == {"spills": {"from": 0, "to": 88}}
     assert row["functions"] == {"fwd<64>": {"spills": {"from": 0, "to": 88}}}

@@ -123,6 +123,9 @@ def test_without_a_card_the_two_commands_are_named(
     [
         ({"subject": "quick"}, "declares launches without the memory of their tensors"),
         ({"configs": "edges"}, "expected usual or own"),
+        ({"package": "p==1.0", "shape": "T8192"}, "expected symbols with sizes"),
+        ({"package": "p==1.0", "shape": "T=0"}, "expected symbols with sizes"),
+        ({"subject": "quick", "shape": "T=8192"}, "name one with --package"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(

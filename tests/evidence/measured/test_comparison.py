@@ -8,6 +8,7 @@ import pytest
 
 from flacheck.evidence.measured.comparison import (
     FIELD,
+    WrongKernel,
     compare,
     stored_measurements,
     with_article,
@@ -102,7 +103,9 @@ def test_a_wrong_result_of_the_new_release_stands_in_the_clause() -> None:
     document = measurement(launch("gla", {OLD: 10.0, NEW: 10.0}, wrong=NEW))
     (comparison,) = compare([document], OLD, NEW)
     assert comparison.clause.endswith("0 faster, 1 kernel wrong (gla_kernel)")
-    assert comparison.wrong == (("package.ops:gla_kernel", "half of its elements differ"),)
+    assert comparison.wrong == (
+        WrongKernel("package.ops:gla_kernel", "half of its elements differ"),
+    )
     (back,) = compare([document], NEW, OLD)
     assert back.wrong == ()
 

@@ -814,3 +814,17 @@ def test_captures_are_made_side_by_side_and_each_is_kept(
         capture_job.prepare_captures(requests, at_once=3)
     capture_job.prepare_captures([requests[0], requests[2]], at_once=3)
     assert sorted(calls) == ["fake==1", "fake==2", "fake==3"]
+
+
+def test_a_capture_has_the_sizes_of_its_job(tmp_path: Path) -> None:
+    """Sizes for every operator replace the usual ones; the recipe's for some come after them."""
+    folder = package(tmp_path, kernels=KERNELS, ops=OPS)
+    recipe = capture_job.recipe_of("tiny", (("B", 3), ("T", 96)))
+    launches, _ = driven(folder, recipe)
+    shapes = {
+        tuple(one.memory.tensors["x"].shape[:2])
+        for one in launches.launches
+        if one.kernel == "tiny.kernels:scale" and one.memory is not None
+    }
+    assert (3, 96) in shapes
+    assert all(batch in (1, 3) for batch, _ in shapes)
