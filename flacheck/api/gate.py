@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -30,11 +30,12 @@ from flacheck.capabilities.gate.judging import Judge
 from flacheck.capabilities.gate.published_results import pinned_packages
 from flacheck.capabilities.gate.result import Gate
 from flacheck.errors import UsageError
+from flacheck.evidence.measured.comparison import slowdowns, stored_measurements
 from flacheck.evidence.published.library import ResultsFolder
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
 from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.run import run_plan
-from flacheck.store import Store
+from flacheck.store import FILE, Store
 from flacheck.tables import targets
 from flacheck.tables.settings import settings
 from flacheck.toolchains import torch_pins, triton_releases
@@ -118,6 +119,7 @@ def _request(files: Sequence[PathLike], options: GateOptions) -> GateRequest:
         waivers=settings.waivers(Path.cwd()),
         today=date.today(),
         strict=options["strict"],
+        find_slowdowns=_slowdowns(options["max_slowdown"], Path(options["store"]), about.package),
     )
     kernels, ops = split(options["kernel"]), split(options["op"])
     record_filter = RecordFilter(about.matrix, about.package, kernels, names, ops, compiler)
@@ -128,6 +130,27 @@ def _request(files: Sequence[PathLike], options: GateOptions) -> GateRequest:
     if not (options["no_published"] or options["scan"]):
         request = replace(request, library=library_or_none(options["results"]))
     return request
+
+
+def _slowdowns(
+    most: float | None, folder: Path, package: str | None
+) -> Callable[[str], Sequence[str]]:
+    """Return the lookup of what is too slow under a Triton release, by stored measurements.
+
+    Raises:
+        UsageError: If the ratio allows nothing, or nothing was measured.
+    """
+    if most is None:
+        return lambda release: ()
+    if not most >= 1:
+        raise UsageError(f"--max-slowdown {most:g}: expected a ratio of at least 1")
+    documents = []
+    if (folder / FILE).is_file():
+        with Store.open(folder, create=False) as store:
+            documents = stored_measurements(store)
+    if not documents:
+        raise UsageError("--max-slowdown: nothing was measured: run `flacheck measure` first")
+    return lambda release: slowdowns(documents, f"triton=={release}", most, package)
 
 
 def _with_pinned_packages(

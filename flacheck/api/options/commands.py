@@ -59,6 +59,10 @@ _BENCH = (
 _MEASURE_CONFIGS = "Measure one configuration of each launch, or all of them: the quickest counts."
 _MEASURE_CAPTURED = "Read the package's captures from FILE, or write them there."
 _BUNDLE = "Write the binaries and launches to FILE, for another machine's GPU."
+_MAX_SLOWDOWN = (
+    "Fail for a release under which an operator takes over RATIO times as long as under the first "
+    "release of a stored measurement (`flacheck measure`)."
+)
 _SHAPE = (
     "Call the package's operators at these sizes, such as T=8192,B=4, and measure those launches. "
     "Default: the usual sizes. The largest grid of each kernel and dtype is measured."
@@ -265,6 +269,7 @@ class GateOptions(
     scan: Annotated[bool, switch("--scan", _GATE_SCAN)]
     refresh: Annotated[bool, switch("--refresh", _REFRESH)]
     strict: Annotated[bool, switch("--strict", _GATE_STRICT, OUTPUT, selects=True)]
+    max_slowdown: Annotated[float | None, Option("--max-slowdown RATIO", _MAX_SLOWDOWN)]
     kernel: groups.Kernel
     op: groups.Op
     target: groups.Target

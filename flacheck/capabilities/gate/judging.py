@@ -46,6 +46,7 @@ class Judge:
         waivers: The project's waivers.
         today: The date by which waivers expire.
         strict: True if only good releases pass.
+        find_slowdowns: Returns what is too slow under a release on GPUs, by measurements.
     """
 
     releases: Releases
@@ -54,6 +55,7 @@ class Judge:
     waivers: tuple[Waiver, ...] = ()
     today: date = date.min
     strict: bool = False
+    find_slowdowns: Callable[[str], Sequence[str]] = lambda release: ()
 
     def judge(
         self, installations: Sequence[Installation], evidence: Evidence, about: str = ""
@@ -107,6 +109,9 @@ class Judge:
         cells = _compiled_cells(standings)
         advisories = self._advisories(standings, triton)
         state, why, extent = self._state(standings, let_pass, bool(blocking))
+        slow = "; ".join(self.find_slowdowns(triton))
+        if slow:
+            state, why = ReleaseState.BAD, "; ".join(filter(None, (why, slow)))
         if advisories and state in (ReleaseState.GOOD, ReleaseState.SCREENED):
             state = ReleaseState.ADVISED
         return JudgedRelease(

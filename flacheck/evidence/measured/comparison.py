@@ -106,6 +106,26 @@ def compare(
     return list(by_card.values())
 
 
+def slowdowns(
+    documents: Iterable[MeasureDocument], release: str, most: float, subject: str | None = None
+) -> list[str]:
+    """Return a sentence for each GPU on which operators are slower than allowed under a release.
+
+    A release is compared with the first one of the newest measurement that has both.
+    """
+    sentences: dict[str, str] = {}
+    for document in documents:
+        for each in compare([document], document.toolchains[0], release, subject):
+            slow = [f"{short_name(ratio)} {ratio.ratio:.2f}" for ratio in each.beyond(most)]
+            sentences[each.card] = ""
+            if slow:
+                sentences[each.card] = (
+                    f"on {with_article(each.card)}, slower than under {each.before} by more than "
+                    f"{most:g}: {', '.join(slow)}"
+                )
+    return [sentence for sentence in sentences.values() if sentence]
+
+
 def _common_launches(
     document: MeasureDocument, base: str, other: str, subject: str | None
 ) -> Iterator[LaunchResult]:
