@@ -258,7 +258,7 @@ def _round(source: int, target: int, count: int) -> None:
 
 
 def _waver(source: int, target: int, count: int) -> None:
-    """Double with another factor in every run."""
+    """Double every element, with another factor in every run."""
     _gpu.runs += 1
     _double(source, target, count, 2.0 + _gpu.runs)
 

@@ -34,7 +34,7 @@ class _Raises(logging.Handler):
 
 @contextmanager
 def no_warning() -> Iterator[None]:
-    """For files of which nothing has to be assumed."""
+    """Fail on a warning, for files that need no assumption."""
     logger = logging.getLogger("flacheck.capabilities.gate")
     handler = _Raises()
     logger.addHandler(handler)

@@ -108,7 +108,7 @@ def skipped(reason: str = "Triton 3.2.0 does not support sm120", **more: Any) ->
 
 
 def between(name: str, good: Sequence[str], releases: Sequence[str]) -> str | None:
-    """A requirement from the first to the last good release, less the known ones between that are
+    """A requirement from the first to the last good release, without known ones between that are
     not good."""
     if not good:
         return None

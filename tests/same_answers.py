@@ -1,4 +1,4 @@
-"""Compare the answers of two checkouts of flacheck in JSON, less times, ids and paths.
+"""Compare the answers of two checkouts of flacheck in JSON, without times, ids and paths.
 
 `python -m tests.same_answers OLD NEW` runs the same commands with each checkout, each in a folder
 and a store of its own, and prints the fields of every answer that differ.

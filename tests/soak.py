@@ -64,7 +64,7 @@ class Fault:
 
 
 def faults() -> list[Fault]:
-    """All kinds, no two alike."""
+    """Return faults of all kinds, no two alike."""
     kinds = []
     for moment in MOMENTS:
         at = f"at {moment} "
@@ -221,7 +221,7 @@ def _batch(batch: list[tuple[Fault, bool]], folder: Path, tally: Tally) -> None:
 
 
 def strike(count: int, chance: random.Random) -> Tally:
-    """So many signals from outside at workers and servers that compile what all compiles."""
+    """Send this number of signals from outside to workers and servers while they compile."""
     tally = Tally()
     names = ("SIGKILL", "SIGSEGV", "SIGTERM", "SIGABRT", "SIGBUS", "SIGHUP", "SIGSTOP")
     while tally.counts["kills"] < count:
@@ -288,8 +288,10 @@ run(Path(folder), script, seconds=90)
 
 
 def orphan(count: int, chance: random.Random) -> Tally:
-    """So many parents ended with kill -9: scans that go on afterwards, and the program that
-    captures and verifications run in."""
+    """Kill this number of parents with kill -9.
+
+    Scans, and the program of captures and verifications.
+    """
     tally = Tally()
     while tally.counts["parents"] < count:
         with tempfile.TemporaryDirectory() as folder:
@@ -340,7 +342,7 @@ def _resume(folder: Path, marker: str, tally: Tally) -> None:
 
 
 def mutate(count: int, seed: int, only: Sequence[str] = ()) -> Tally:
-    """So many mutated inputs of every kind, or of some."""
+    """Try this number of mutated inputs of every kind, or of some."""
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import seed as seeded
     from hypothesis import strategies as st

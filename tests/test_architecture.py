@@ -107,7 +107,7 @@ SHARED = {
 
 # Lines of Python that the product and its tests may have. Who raises one says why in the same
 # commit; the plan is 81,000 and 50,000.
-LINES = {"flacheck": 91_920, "tests": 59_252}
+LINES = {"flacheck": 91_827, "tests": 59_112}
 
 
 @functools.cache
@@ -291,7 +291,7 @@ def test_a_ring_of_imports_would_be_seen() -> None:
 
 
 def test_tests_mirror_the_rooms() -> None:
-    """The folder of a test file is the room of what it tests, those for the whole tool aside."""
+    """The folder of a test file is the room of what it tests, except tests of the whole tool."""
     folders = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*") if path.is_dir()}
     files_elsewhere = []
     for file in sorted(TESTS.rglob("test_*.py")):

@@ -78,12 +78,12 @@ def test_generated_pages_are_current(name: str) -> None:
 
 
 def test_the_readme_is_short() -> None:
-    """At most 150 lines; the rest is in docs/."""
+    """The README has at most 150 lines; the rest is in docs/."""
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
 
 
 def test_entries_of_the_changelog_are_short() -> None:
-    """At most 25 words, under Added, Changed or Fixed of a release."""
+    """An entry has at most 25 words, under Added, Changed or Fixed of a release."""
     text = (ROOT / "CHANGELOG.md").read_text()
     headings = set(re.findall(r"^### (.+)$", text, re.M))
     assert headings <= {"Added", "Changed", "Fixed", "Removed"}
@@ -97,7 +97,7 @@ def test_entries_of_the_changelog_are_short() -> None:
 
 
 def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
-    """With the extra `docs`."""
+    """The extra `docs` builds the site."""
     if importlib.util.find_spec("zensical") is None:
         pytest.skip("the extra `docs` is not installed")
     for name in ("docs", "zensical.toml"):

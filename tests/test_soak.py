@@ -24,7 +24,7 @@ def test_there_are_a_hundred_kinds_of_faults() -> None:
 
 @pytest.mark.slow
 def test_faults_are_judged_right() -> None:
-    """Each among cells that must compile."""
+    """Each fault is among cells that must compile."""
     tally = soak.inject(12, random.Random(7))
     assert (tally.wrong, tally.counts["right"]) == ([], 12)
 

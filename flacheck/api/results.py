@@ -77,7 +77,7 @@ def build_results(
     Raises:
         UsageError: If the file is malformed.
         EmptySelection: If no combination is left.
-        IncompleteError: If a combination could not be built; the others are.
+        IncompleteError: If a combination could not be built; the others were.
     """
     from flacheck.capabilities.results import building
     from flacheck.evidence.published.combinations import read_combinations

@@ -25,7 +25,7 @@ class AutotuneCommand(AutotuneOptions, total=False):
     AutotuneCommand,
     examples=[
         (
-            "What does the autotuner make of these kernels' configurations?",
+            "Which configurations does the autotuner run, skip or fail on?",
             "flacheck autotune '*chunk_delta_h:*' --package flash-linear-attention==0.1.1 "
             "--triton 3.1.0,3.2.0",
         ),

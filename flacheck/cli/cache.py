@@ -64,7 +64,7 @@ def clean(call: common.Call[CleanCache]) -> int:
         ("What was not used for a month", "flacheck cache prune --older 30d"),
         ("Only show it", "flacheck cache prune --older 30d --dry-run"),
     ],
-    exits={0: "everything that old and not in use is removed"},
+    exits={0: "every older entry that is not in use is removed"},
 )
 def prune(call: common.Call[PruneCache]) -> int:
     """Remove what no command used for some time; stored results stay."""

@@ -188,7 +188,7 @@ def _instead(name: str) -> str:
 def _from_project(value: Any, project: Path, folder: Path, where: str, name: str) -> Any:
     """Return a path, or each of a list, as seen from the current folder.
 
-    Raises UsageError for one that leads out of the project's folder, by a link too.
+    Raises UsageError for a path that leads out of the project's folder, also through a link.
     """
     if isinstance(value, list):
         return [_from_project(each, project, folder, where, name) for each in value]

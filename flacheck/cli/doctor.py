@@ -8,11 +8,11 @@ from flacheck.cli import common, flags, loudness
 @common.command(
     flags.EveryCommand,
     examples=[
-        ("Can this machine work?", "flacheck doctor"),
+        ("Is this machine ready for flacheck?", "flacheck doctor"),
         ("Only failed checks", "flacheck doctor --quiet"),
     ],
     exits={
-        0: "every check that is needed passes",
+        0: "every required check passes",
         1: "a check fails",
     },
 )

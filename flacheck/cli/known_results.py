@@ -36,7 +36,7 @@ class KnownCommand(KnownOptions, total=False):
         ),
     ],
     exits={
-        0: "something is published about it",
+        0: "published results exist",
         2: "nothing is published about it; the nearest version is named",
     },
 )

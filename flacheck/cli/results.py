@@ -56,7 +56,7 @@ class UpdateResults(TypedDict, total=False):
     ],
     exits={
         0: "every combination is built",
-        3: "a combination could not be built; the others are",
+        3: "a combination could not be built; the others were",
     },
 )
 def build(call: common.Call[BuildResults]) -> int:
@@ -70,7 +70,7 @@ def build(call: common.Call[BuildResults]) -> int:
     VerifyResults,
     examples=[
         ("Do the published results hold?", "flacheck results verify --sample 200 --seed 1"),
-        ("Do those of a folder hold?", "flacheck results verify --results part1 --sample 20"),
+        ("Do the results in a folder hold?", "flacheck results verify --results part1 --sample 20"),
     ],
     exits={
         0: "every drawn result holds",
@@ -115,7 +115,7 @@ def site(call: common.Call[ResultsSite]) -> int:
     UpdateResults,
     examples=[
         ("Take newer results", "flacheck results update --results https://example.org/results"),
-        ("Take those of a build", "flacheck results update --results part1"),
+        ("Take the results of a build", "flacheck results update --results part1"),
     ],
     exits={
         0: "the results are in the cache",

@@ -105,5 +105,5 @@ def failure_of(attempt: Attempt) -> str:
     lines = attempt.log.strip().splitlines()
     errors = [line for line in lines if _ERROR.fullmatch(line)]
     if not lines:
-        return f"it took its worker along ({attempt.signal or attempt.exit_code})"
+        return f"it ended its worker ({attempt.signal or attempt.exit_code})"
     return (errors or lines)[-1]

@@ -97,7 +97,7 @@ class CapturePlace:
 class PackageCapture:
     """The launches of a package under one compiler for one target.
 
-    `driven` is None where no compiler can be had to capture it under.
+    `driven` is None if no compiler for the capture is available.
     """
 
     package: Package

@@ -296,7 +296,7 @@ def _try_others(active: ActiveRun, others: Sequence[Cell]) -> Iterator[Event]:
     if not others:
         return
     number = count_noun(len(others), "other configuration")
-    yield Progress(f"trying {number} of what fails")
+    yield Progress(f"trying {number} of failing launches")
     active.store.add_cells(others)
     for record in active.settle(others):
         yield RecordSettled(record)

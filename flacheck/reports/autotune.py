@@ -108,7 +108,7 @@ def _result(result: TunerResult) -> Iterator[Part]:
         yield document.Item(text, Tone.FAINT)
     if result.unkeyed:
         names = ", ".join(result.unkeyed)
-        yield document.Item(f"constexprs in no key, in which no harm is seen: {names}", Tone.FAINT)
+        yield document.Item(f"constexprs in no key, without a known fault: {names}", Tone.FAINT)
     yield from _times(result)
     for each in advice(result.fallbacks):
         text = f"instead of {'; '.join(each.failing)}: {' or '.join(each.uses)}"

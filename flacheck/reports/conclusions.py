@@ -322,7 +322,7 @@ def _not_good(summary: Summary) -> Iterator[Part]:
             cells = count_noun(len(each.timed_out), "configuration")
             place = phrases.places([each.toolchain], [each.target])
             why = each.timed_out[0].reason or "no verdict"
-            text = f"{place}: {cells} without a verdict ({why}); another of the launch compiles"
+            text = f"{place}: {cells} without a verdict ({why}); another configuration compiles"
             yield document.Item(text, Tone.FAINT)
 
 

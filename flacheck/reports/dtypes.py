@@ -163,7 +163,7 @@ def _heads(result: DtypesResult) -> Iterator[Part]:
         return
     yield document.Heading("Shared memory by head size")
     yield document.Item(
-        "bytes with the dtypes meant → with the actual ones; * is more than the GPU has"
+        "bytes with the intended dtypes → with the actual ones; * is more than the GPU has"
     )
     actual_needs = []
     intended_needs = {}
@@ -249,7 +249,9 @@ def _not_followed(result: DtypesResult) -> Iterator[Part]:
         yield from rest(len(by_reason), "reason")
         yield document.Item("A package may refuse one Triton release and take another: --triton X")
     if result.stand_ins:
-        yield document.Heading("Followed with stand-ins for compiled modules that are not here")
+        yield document.Heading(
+            "Followed with stand-ins for compiled modules that are not installed"
+        )
         by_modules = group_by(result.stand_ins, lambda name: ", ".join(result.stand_ins[name]))
         for stand_ins, subjects in by_modules.items():
             yield document.Item(f"{stand_ins}: {', '.join(some(subjects, MAX_ITEMS))}")

@@ -84,7 +84,7 @@ def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[
         else:
             good_waivers.append(waiver_item(judgement))
     yield from items("Waivers", good_waivers)
-    yield from items("Waivers that have to go", bad_waivers, Tone.BAD)
+    yield from items("Waivers to remove", bad_waivers, Tone.BAD)
     if result.baseline:
         yield from items("Baseline", result.baseline.notes, Tone.DOUBT)
     yield from phrases.list_untested(result.untested)
@@ -208,7 +208,7 @@ def waiver_item(judgement: JudgedWaiver) -> str:
         WaiverUse.ACTIVE: f"lets {count_noun(judgement.cells, 'failing cell')} pass{until or ''}",
         WaiverUse.EXPIRED: f"expired on {entry.expires}: renew it or mend what fails",
         WaiverUse.MENDED: "is no longer needed, because its cells compile again: remove it",
-        WaiverUse.UNUSED: "waives nothing that was tried",
+        WaiverUse.UNUSED: "matches no compiled cell",
     }
     return f"{entry.about} {text[judgement.use]} ({entry.reason})"
 

@@ -85,7 +85,9 @@ def _parts(answer: Known) -> Iterator[Part]:
     yield from answers.parts("flacheck known", answer, _origin(answer) + about)
     for place in answer.places:
         if place.reason:
-            yield Paragraph(f"{place.about}: not about what is here: {place.reason}", Tone.DOUBT)
+            yield Paragraph(
+                f"{place.about}: differs from the installed package: {place.reason}", Tone.DOUBT
+            )
             break
     yield from _older(answer)
     for about in dict.fromkeys(place.about for place in answer.places):

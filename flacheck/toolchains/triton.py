@@ -195,8 +195,8 @@ def _install(choice: Choice, requirement: str, into: Path) -> dict[str, Any]:
         installer = report["installer"]
         clean = {"uv": "clean"}.get(installer, "remove")
         raise ToolchainError(
-            f"{what} as {installer} installed it is not what its wheel held: its cache holds edited"
-            f" files; run `{installer} cache {clean} {NAME}`"
+            f"{what} as installed by {installer} differs from its wheel: {installer}'s cache holds"
+            f" edited files; run `{installer} cache {clean} {NAME}`"
         )
     return {**about, **report}
 

@@ -95,7 +95,7 @@ class Offline(ToolchainError):
 class BoundsConflict(ToolchainError):
     """Requirements that contradict the constraints.
 
-    `bounds` are the contradicting ones that the installer lists, by distribution.
+    `bounds` maps each distribution to its contradicting bounds in the installer's message.
     """
 
     def __init__(self, message: str, bounds: Mapping[str, SpecifierSet]) -> None:

@@ -49,7 +49,7 @@ class Compiling:
 
 @dataclass
 class Row:
-    """One package; what was not measured is None."""
+    """The figures of one package; a figure that was not measured is None."""
 
     package: str
     version: str = ""

@@ -7,11 +7,11 @@ with flacheck, whose coverage it checks.
 A kernel is a function below `@triton.jit`, or one that is wrapped by a call: `triton.jit(f)`. It is
 launched where the host subscripts and calls it (`kernel[grid](…)`, `self.kernel[grid](…)`,
 `wrap_triton(kernel)[grid](…)`), calls its `run` or `warmup`, or does so with a name that it bound
-to the kernel: `kernel = autotune(…)(f)`, `kernel = a if new else b`, `KERNELS = {"a": a}`. Where a
-module launches something that no name tells (an argument, an attribute), the kernels that this
-module or those that import it hand around as values count, too. A function that returns a value is
-none: Triton compiles it into its callers only. Tests, benchmarks, `__main__` and what is for the
-devices of other vendors than NVIDIA are left out.
+to the kernel: `kernel = autotune(…)(f)`, `kernel = a if new else b`, `KERNELS = {"a": a}`. If a
+module launches something without a name (an argument, an attribute), the kernels that the module or
+its importers pass around as values count too. A function that returns a value does not count: Triton
+compiles it only into its callers. Tests, benchmarks, `__main__` and code for devices of vendors other
+than NVIDIA are left out.
 """
 
 from __future__ import annotations

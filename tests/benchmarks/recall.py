@@ -33,7 +33,7 @@ REPORTS = Path(__file__).with_name("recall.yaml")
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The question of a report's user for a newer release."""
+    """The question that a report's user has for a newer release."""
 
     package: str | None = None
     triton: str | None = None

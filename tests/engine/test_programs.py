@@ -81,7 +81,7 @@ def test_how_a_program_ended_is_known(
 
 
 def test_memory_is_bounded_by_what_is_held(tmp_path: Path) -> None:
-    """Only used memory counts, not reserved memory; that of child processes counts too."""
+    """Only used memory counts, not reserved memory; child processes are included."""
     reserve = "import mmap; m = mmap.mmap(-1, 8 << 30)"
     assert run(tmp_path, reserve, memory_mb=400).exit_code == 0
     hoard = "import time; x = b'x' * (600 << 20); time.sleep(60)"

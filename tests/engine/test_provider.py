@@ -88,7 +88,7 @@ def test_what_a_toolchain_refuses_is_known_without_it(family: FakeFamily) -> Non
 
 
 def test_what_a_capture_tried_is_not_tried_again(family: FakeFamily) -> None:
-    """By the cell's key."""
+    """A cell that a capture has tried is found by its key."""
     plan_made = plan(family, "1.0", "2.0")
     attempt = Attempt(Outcome.RAISED, stage="import")
     provider = provider_of(replace(plan_made, attempts={plan_made.cells[0].key: attempt}), 512)
@@ -97,7 +97,7 @@ def test_what_a_capture_tried_is_not_tried_again(family: FakeFamily) -> None:
 
 
 def test_a_worker_holds_a_package_or_the_corpus(tmp_path: Path) -> None:
-    """Beside torch only where kernels are imported."""
+    """A worker runs beside torch only if it imports kernels."""
     toolchain = Toolchain("triton", "3.2.0", "triton==3.2.0", "cache", ("/there",), "w")
     package = Package("fla", "1.0", str(tmp_path), "d" * 16, {})
     own = worker_kind(toolchain, None, False, 512)

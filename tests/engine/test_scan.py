@@ -153,7 +153,7 @@ def test_a_time_out_with_less_time_than_a_scan_gives_is_no_answer(
 
 
 def test_a_target_the_release_does_not_know_is_skipped(store: Store) -> None:
-    """With the reason, and without a worker."""
+    """The skipped cell has the reason, and no worker starts."""
     records = run(
         store,
         [fake.cell("good")],

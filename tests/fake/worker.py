@@ -95,7 +95,7 @@ class Worker:
         return {"seconds": time.perf_counter() - begin, "resources": {"threads": 128}}
 
     def do_hiccup(self, rest: str) -> dict:
-        """Is slow the first time, and quick from then on."""
+        """The compile is slow the first time, and quick from then on."""
         seconds, path = rest.split()
         if os.path.exists(path):
             return self.do_slow("1")

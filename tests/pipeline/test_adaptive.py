@@ -90,7 +90,7 @@ def test_a_kernel_with_one_cell_for_each_dtype_is_compiled_in_one() -> None:
 
 
 def test_a_failure_is_searched_until_its_first_and_last_release_are_known() -> None:
-    """And the neighbours of its GPU and its warps."""
+    """The search also covers the neighbours of its GPU and its warps."""
     failing = set(RELEASES[3:8])
 
     def state(point: Point) -> State:
@@ -229,7 +229,7 @@ def test_a_kernel_that_fails_everywhere_is_found(store: Store, table: dict[str, 
 def test_a_strategy_that_cannot_be_had_is_an_error(
     tmp_path: Path, arguments: dict[str, str], message: str
 ) -> None:
-    """Before anything is compiled."""
+    """The error comes before any compile."""
     with pytest.raises(flacheck.FlacheckError, match=message) as error:
         flacheck.scan("quick", store=tmp_path / "store", **arguments)  # type: ignore[arg-type]
     assert error.value.exit_code == 2

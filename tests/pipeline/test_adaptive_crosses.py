@@ -51,7 +51,7 @@ def test_the_table_is_there() -> None:
 @pytest.mark.parametrize("half", [0, 1])
 @pytest.mark.parametrize("file", CROSSES, ids=lambda file: file.name.removesuffix(".json.gz"))
 def test_every_signature_is_found_with_few_compiles(file: Path, half: int) -> None:
-    """On each half of the kernels, as drawn by a seed."""
+    """The half of the kernels is drawn by a seed."""
     all_points, all_states = read_cross(file)
     kernels = sorted({point["kernel"] for point in all_points.values()})
     random.Random(1).shuffle(kernels)

@@ -188,7 +188,7 @@ def test_a_kernel_recorded_beside_torch_is_loaded_beside_what_there_is(
 
 
 def store_record(store: Store, cell: Cell, origin: Origin, **changes: Any) -> str:
-    """Store a record of the cell with a kernel of another origin; its key."""
+    """Store the cell's record with another origin of the kernel, and return its key."""
     kernel = Kernel("fla.ops:kernel", "fla==1.0", "d" * 16, origin)
     stored_cell = replace(cell, kernel=kernel, **changes)
     put(store, [stored_cell])
@@ -306,7 +306,7 @@ def test_a_line_of_a_launches_file_is_a_cell(store: Store, tmp_path: Path) -> No
 
 
 def test_a_kernel_that_changed_since_is_taken_as_it_is_now(store: Store, some: list[Cell]) -> None:
-    """With a warning, and without the record, which is about another source."""
+    """A warning names the change, and the record of the old source is not used."""
     old = replace(some[0], kernel=replace(some[0].kernel, digest="0" * 32))
     put(store, [old])
     cell = resolve_cell(old.key, Selection(), store, Purpose.REPRO)
@@ -340,7 +340,7 @@ def test_source_in_a_store_is_believed_no_more_than_in_a_file(
 def test_a_kernel_of_ours_that_is_gone_is_said(
     store: Store, some: list[Cell], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing can be compiled of it."""
+    """A removed kernel cannot be compiled, and the message names it."""
     put(store, some[:1])
     monkeypatch.setattr(corpus, "load", dict)
     assert f"{some[0].kernel.name} was removed from flacheck" in refuse(store, some[0].key)[0]

@@ -191,7 +191,7 @@ def test_a_build_has_no_way_out(tool: str, tmp_path: Path) -> None:
 
 
 def test_a_missing_tool_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the command that installs it."""
+    """The warning has the command that installs the tool."""
     monkeypatch.setattr(configured_builds, "SEARCH_PATH", str(tmp_path))
     (warning,) = configured_builds.find(cmake_project(tmp_path)).warnings
     assert "`cmake` is not installed" in warning and "pip install cmake ninja" in warning

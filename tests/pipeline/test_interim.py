@@ -38,7 +38,7 @@ def test_the_time_of_the_rest_follows_from_the_kernels_so_far() -> None:
 
 
 def test_a_failure_that_the_autotuner_skips_does_not_count() -> None:
-    """Where another configuration of the launch compiles."""
+    """The failure does not count if another configuration of the launch compiles."""
     records = [
         record(kernel="m:a"),
         record("fails", kernel="m:a", options={"num_warps": 8}, code="FC501", tolerated=True),

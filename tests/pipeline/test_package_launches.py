@@ -147,7 +147,7 @@ def test_a_release_without_a_wheel_is_not_captured(
     absent = Choice("triton", "3.5.0", "triton==3.5.0", "cache", reason="no wheel for this Python")
 
     class Both(Resolver):
-        """Knows another release, too."""
+        """A compiler family with one more release."""
 
         def __init__(self) -> None:
             super().__init__()

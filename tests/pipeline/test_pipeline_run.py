@@ -1,4 +1,4 @@
-"""One run of a plan: its entry in the store, its records, and when it came to its end."""
+"""One run of a plan: its entry in the store, its records, and its end."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_run_stops_after_so_many_failures_and_is_not_finished(
 
 
 def test_failures_that_are_let_pass_do_not_stop_a_run(store: Store) -> None:
-    """Neither a waiver's nor a baseline's."""
+    """Failures of a waiver or a baseline do not stop a run."""
     options = RunOptions(jobs=1, max_failures=1)
     events = list(run_plan(plan_of(cells("bad", "a")), store, options, lambda cell: True))
     assert sum(isinstance(event, RecordSettled) for event in events) == 2
@@ -209,7 +209,7 @@ def test_each_shard_asks_the_alternatives_of_its_own_cells(store: Store) -> None
 
 
 def test_an_alternative_that_is_skipped_counts_for_no_limit_of_failures(store: Store) -> None:
-    """Neither does the configuration that it stands in for."""
+    """The configuration that it replaces does not count either."""
     records = settle(store, [launch_with_choices("fits_in_two")], max_failures=1)
     assert [record.verdict.value for record in records] == ["fails", "fails", "compiles"]
 

@@ -51,7 +51,7 @@ def test_failures_come_first_then_the_longest() -> None:
 
 
 def test_without_stored_times_the_order_remains() -> None:
-    """Every cell is expected to take as long."""
+    """All cells are expected to take the same time."""
     assert order(Costs(), cells("b", "a", "c")) == ["b", "a", "c"]
 
 

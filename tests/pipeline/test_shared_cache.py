@@ -191,7 +191,7 @@ def test_a_plain_http_server_answers(
 
 
 def test_http_is_not_written(address: str) -> None:
-    """Before anything is compiled."""
+    """The error comes before any compile."""
     with pytest.raises(flacheck.UsageError, match=r"--cache-to http.*: HTTP is read only"):
         SharedCache.open(address, "--cache-to", is_written=True)
 
@@ -221,7 +221,7 @@ def test_a_cache_that_cannot_be_written_costs_one_warning(
     "url", ["nowhere://bucket/path", "s4://x", "reference://x", "simplecache::s3://x", "memory://x"]
 )
 def test_an_unknown_kind_of_storage_is_a_usage_error(url: str, tmp_path: Path) -> None:
-    """With the name of the option."""
+    """The message names the option."""
     with pytest.raises(flacheck.UsageError, match=rf"--cache-from {url}: not a shared cache"):
         flacheck.scan("quick", cache_from=url, store=tmp_path)
     assert not (tmp_path / "flacheck.sqlite").exists()

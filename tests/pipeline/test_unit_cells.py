@@ -63,7 +63,7 @@ def test_all_units_of_a_project_make_its_toolkit_good(
 
 
 def test_its_folder_is_where_it_was_scanned(tmp_path: Path, store: Store, failing: Record) -> None:
-    """By its key alone."""
+    """The unit's folder is found by its key."""
     cell = cells.resolve_cell(failing.key, Selection(), store, Purpose.BISECT)
     (package,) = cell.packages.values()
     assert package.path == str(tmp_path / "project")

@@ -24,7 +24,7 @@ def paste(text: str, line: int, end_line: int, fix: str) -> str:
 
 
 def test_arguments_keys_and_heuristics_are_read_with_their_lines(tmp_path: Path) -> None:
-    """A kernel of the usual shape."""
+    """A kernel of the usual shape is read."""
     kernels_read = read(tmp_path, SOURCE)
     assert kernels_read.arguments == ("x", "g", "T", "BK", "H", "K", "USE_G", "eps")
     assert kernels_read.constexprs == ("BK", "H", "K", "USE_G")

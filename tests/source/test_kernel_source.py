@@ -127,7 +127,7 @@ def test_what_a_statement_reads(text: str, free: set[str]) -> None:
 
 
 def test_a_digest_covers_what_is_imported_from_a_file_beside(tmp_path: Path) -> None:
-    """A change of an imported function, or of what it uses there, changes the digest; no other."""
+    """Only a change of an imported function, or of names that it uses, changes the digest."""
     family = tmp_path / "family.py"
     shared = tmp_path / "_shared.py"
     family.write_text("from ._shared import twice\n\ndef k(x):\n    return twice(x)\n")

@@ -36,7 +36,7 @@ def texts(*nodes: ast.AST | None) -> list[str]:
 
 
 def test_text_that_is_no_python_is_an_empty_module() -> None:
-    """Where a reader can do without it; `parse` raises."""
+    """`parse` raises where the caller needs the error."""
     for text in ("def (", "x = 1\0", b"\xff\xfe", "(" * 5_000):
         assert syntax.tree(text).body == []
     assert len(syntax.tree("x = 1\ny = 2\n").body) == 2
@@ -72,7 +72,7 @@ def test_names_of_expressions(text: str, qualified_name: str | None, callee: str
 
 
 def test_what_a_call_is_given_for_a_parameter() -> None:
-    """By name before the position, which a keyword-only parameter does not have."""
+    """The name comes before the position, which a keyword-only parameter lacks."""
     node = call("f(a, b, key=c)")
     parameters = [
         syntax.argument(node, "key", 0),

@@ -268,8 +268,7 @@ FILL = (
 
 
 def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
-    """On a file system of 1 MB the scan ends with "no space"; all that was acknowledged can still
-    be read there."""
+    """On a full file system the scan ends with "no space", and stored records stay readable."""
     command = [
         "unshare",
         "-rm",

@@ -58,7 +58,7 @@ def test_a_release_is_installed_once_and_found_again(
 def test_a_failed_install_says_what_to_do_and_leaves_nothing(
     installer_log: Path, monkeypatch: pytest.MonkeyPatch, mode: str, message: str
 ) -> None:
-    """One line with the remedy, exit code 3, no folder and no temporary."""
+    """The message has the remedy, the exit code is 3, and no folder is left."""
     monkeypatch.setenv("FAKE_INSTALLER", mode)
     assert message in failure()
     assert [p.name for p in (cache.root() / "toolchains").iterdir()] == [".locks"]
@@ -176,7 +176,7 @@ def test_of_several_releases_none_is_removed_while_one_is_in_use(
 
 
 def test_a_release_that_this_process_used_can_be_removed_by_it(installer_log: Path) -> None:
-    """And installed again, and used."""
+    """The release can be installed again and used."""
     choice = toolchains.resolve(["3.4.0"]).choices[0]
     for _ in range(2):
         toolchains.provide(choice)

@@ -161,7 +161,7 @@ def test_an_index_without_the_project_is_an_answer(
 def test_a_release_that_some_index_lists_exists(
     server: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that the others lack is unknown (exit 3), and not a release that does not exist."""
+    """A release in only some indexes is unknown (exit 3) if another index fails."""
     server.lists("triton", wheel("3.99.0"))
     with refused() as url:
         use(monkeypatch, url, server.url)

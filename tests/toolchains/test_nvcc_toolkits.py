@@ -75,7 +75,7 @@ def test_a_toolkit_in_a_folder_says_its_own_version_and_targets(tmp_path: Path) 
 def test_cuda_home_is_the_installed_toolkit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before any nvcc on the PATH."""
+    """CUDA_HOME comes before an nvcc on the PATH."""
     root = toolkit(tmp_path)
     monkeypatch.setenv("CUDA_HOME", str(root))
     assert identities("nvcc==installed") == identities(str(root))
@@ -114,7 +114,7 @@ def test_a_units_options_are_completed_and_checked() -> None:
 
 
 def test_a_file_that_differs_from_its_wheel_is_found(tmp_path: Path) -> None:
-    """Every file that a record names, headers included."""
+    """Every file in a wheel's record is checked, headers included."""
     info = tmp_path / "kit-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Name: kit\nVersion: 1\n")

@@ -18,7 +18,7 @@ from tests.package_index import served
 
 
 def test_no_installer_at_all_is_said(installer_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither uv nor pip: the message names both and the way out."""
+    """The message names uv, pip and the way to get one."""
     monkeypatch.setattr(wheels, "installers", list)
     assert "neither uv nor pip" in failure()
 

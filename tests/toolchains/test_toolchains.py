@@ -127,7 +127,7 @@ def test_a_toolchain_tells_its_worker_and_its_targets(installer_log: Path) -> No
 
 
 def test_remove_takes_a_release_and_names_what_is_there(installer_log: Path) -> None:
-    """By identity or version; what is not there is a usage error."""
+    """A release is removed by identity or version; a missing one is a usage error."""
     toolchains.provide(toolchains.resolve(["3.4.0"]).choices[0])
     toolchains.provide(toolchains.resolve(["3.5.0"]).choices[0])
     assert [s.manifest["version"] for s in toolchains.remove(["triton==3.4.0"])] == ["3.4.0"]

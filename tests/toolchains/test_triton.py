@@ -71,7 +71,7 @@ def test_a_wheel_for_another_python_cannot_be_had(tmp_path: Path) -> None:
 
 
 def test_what_is_no_wheel_is_a_usage_error(tmp_path: Path) -> None:
-    """By its name or by its content."""
+    """A wheel is refused for its name or for its content."""
     (tmp_path / "triton.whl").write_text("")
     with pytest.raises(UsageError, match="cannot be read as a wheel"):
         Triton().at(str(tmp_path / "triton.whl"))

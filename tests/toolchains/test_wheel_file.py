@@ -69,6 +69,6 @@ def test_an_archive_that_does_not_say_what_it_is_is_a_usage_error(
 
 
 def test_a_wheel_that_is_not_there_is_said_so(tmp_path: Path) -> None:
-    """Not that its name is wrong."""
+    """The message does not blame the name of a missing wheel."""
     with pytest.raises(UsageError, match=r"none\.whl is not there"):
         Triton().at(str(tmp_path / "none.whl"))

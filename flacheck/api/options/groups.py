@@ -19,8 +19,8 @@ from flacheck.api.options.declaration import (
 
 # What a command is about; scan's own positional argument stands for --matrix.
 MATRIX = "A matrix by name, a YAML file, or a launches file (.jsonl)."
-PACKAGE = "What a package, or its checkout, launches, instead of a matrix."
-OP = "Select what functions, classes or modules of this name launch, by recorded call paths."
+PACKAGE = "Take the launches of a package or its checkout instead of a matrix."
+OP = "Select launches with a function, class or module of this name on their call path."
 RESULTS = "Read published results from this folder or URL instead of flacheck's own."
 _KERNEL = "Select kernels whose whole name or last part matches."
 _TARGET = "Select GPUs: sm90, h100, gfx942 …"
@@ -41,9 +41,9 @@ _FRESH = "Compile cells again that have a stored result."
 _TRUST = "Install and import the packages that a launches file names."
 _FROM = "Read results from a shared cache: a folder, s3://BUCKET/PATH or https://HOST/PATH."
 _TO = "Write new results to a shared cache: a folder or s3://BUCKET/PATH."
-_NO_PUBLISHED = "Leave out published results: only records of the store, and compiles, answer."
-_BASELINE = "Judge by this baseline what the store does not know; only new failures fail."
-_WRITE_BASELINE = "Write what is known now into a baseline, to be committed."
+_NO_PUBLISHED = "Ignore published results: answer by stored records and compiles only."
+_BASELINE = "Judge by this baseline what the store lacks; only new failures fail."
+_WRITE_BASELINE = "Write the known failures to this baseline file, to be committed."
 
 
 def matrix(is_setting: bool = True) -> Option:

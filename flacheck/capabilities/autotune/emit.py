@@ -214,7 +214,7 @@ def python(results: Sequence[TunerResult]) -> Iterator[str]:
         yield "import triton.language as tl\n"
     for choice in all_choices:
         yield f"\n# {choice.kernel}: these run under {choice.where}; "
-        yield "a compile shows no more than that.\n"
+        yield "a compile shows neither results nor speed.\n"
         for key in examined_keys(choice.results):
             yield f"# Examined: {key}.\n"
         for line in choice.left_out():

@@ -131,7 +131,9 @@ def of_launches(
             every_key=every_key,
         )
     if not examined_launches:
-        raise EmptySelection(f"{file}: none of its launches in the dtypes asked can be built again")
+        raise EmptySelection(
+            f"{file}: none of its launches in the requested dtypes can be built again"
+        )
     _, changes = stale.find_changes(file, usable)
     notes = [*changes, *refusals, *resolver.warnings]
     return TunedLaunches(examined_launches, resolver.choices, packages, notes, trust)

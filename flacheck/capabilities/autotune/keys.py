@@ -46,7 +46,7 @@ class KeyEvidence:
 
     @cached_property
     def constexprs(self) -> frozenset[str]:
-        """The parameters that are constexprs; without a source those that a call passes so."""
+        """The constexpr parameters; without a source, those that a call passes as constexprs."""
         if self.tuned_launch.declaration:
             return frozenset(self.tuned_launch.declaration.constexprs)
         names = set()

@@ -100,7 +100,7 @@ def _check(cell: Cell, choices: Sequence[Choice], find: Find) -> None:
 
 
 def _position(cell: Cell, choices: Sequence[Choice]) -> int:
-    """Return the position of the cell's own release; 0 if it cannot be had by its name."""
+    """Return the position of the cell's own release; 0 if no release has its name."""
     identities = [choice.identity for choice in choices]
     if cell.toolchain in identities:
         return identities.index(cell.toolchain)
@@ -222,9 +222,7 @@ def releases(cell: Cell, specs: Sequence[str], chose: bool = False) -> Resolutio
             choices += toolchains.resolve([cell.toolchain]).choices
     if len(choices) < 2:
         names = ", ".join(choice.identity for choice in choices) or "no release"
-        raise UsageError(
-            f"only {names} is to be looked at: --triton must leave two releases or more"
-        )
+        raise UsageError(f"only {names} is selected: --triton must leave at least two releases")
     # By version, because 3.10 comes after 3.9.
     choices.sort(key=lambda choice: by_version(choice.identity))
     return Resolution(tuple(choices), resolution.warnings)

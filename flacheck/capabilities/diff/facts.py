@@ -196,7 +196,7 @@ class ComparedSides:
             return advise_pin("to", after, why)
         why = "neither release is without a failure or an advisory"
         if before.partial or after.partial:
-            why = "what is stored answers only a part of what was asked"
+            why = "stored results answer only a part of the question"
         elif not before.compiles and not after.compiles:
             why = "no kernel compiles under either release"
         return AdvisedPin("none", None, None, why)

@@ -70,7 +70,7 @@ def _splice(text: str, changes: Iterable[PinChange], name: str) -> str:
 
 
 def _was_changed(name: str) -> UsageError:
-    return UsageError(f"{name}: was changed while the gate looked at it; run the gate again")
+    return UsageError(f"{name}: was changed while the gate read it; run the gate again")
 
 
 def _replace(path: Path, content: bytes) -> None:

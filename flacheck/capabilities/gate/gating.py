@@ -104,8 +104,8 @@ class GateRequest:
     """The pins to judge, and the records in a store that `record_filter` selects.
 
     The `baseline`, read from `baseline_file`, is used where the store is incomplete, and published
-    results, of the folder `library`, where both are. Without a package or matrix those of the
-    `pinned_packages` are.
+    results, of the folder `library`, where both are. Without a package or matrix, the published
+    results of the `pinned_packages` are used.
     """
 
     judge: Judge

@@ -271,7 +271,7 @@ def _of_family(evidence: Evidence, family: str) -> Evidence:
 
 
 def _accept(standings: Sequence[Standing], let_pass: set[str]) -> list[Standing]:
-    """Return the standings with accepted failures, without those that have nothing else to prove.
+    """Return the standings with accepted failures; drop those with only accepted failures.
 
     `let_pass` are the keys of the failures that a waiver or a baseline accepts.
     """

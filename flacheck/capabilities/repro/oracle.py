@@ -130,7 +130,7 @@ class Oracle:
         return self.compilers.budget.elapsed_seconds
 
     def check(self) -> None:
-        """Raise BudgetSpent if the time is over, SearchEnded if that of the search is."""
+        """Raise BudgetSpent after the budget's time, SearchEnded after the search's time."""
         self.compilers.budget.check()
         if self.elapsed_seconds > self.search_end:
             self.ended_early = True

@@ -150,7 +150,7 @@ class Reproduction:
             else:
                 rejected = middle
         size = f"{chain[accepted].lines} lines, {chain[accepted].nodes} nodes"
-        self.log.append(f"another failure on the releases around it: back to {size}")
+        self.log.append(f"neighbouring releases fail differently: back to {size}")
         return chain[accepted]
 
     def compare(self) -> None:
@@ -198,8 +198,8 @@ class Reproduction:
     def _compare_outward(self) -> None:
         """Compile the original from the failing release outward until a release compiles it.
 
-        No release beyond that one matters. A GPU limit does not depend on the release, so only the
-        nearest releases compile a kernel over a limit.
+        Releases beyond that one are not compiled. A GPU limit does not depend on the release, so
+        only the nearest releases compile a kernel over a limit.
         """
         names = list(self.compilers.releases)
         at = names.index(self.cell.toolchain)
@@ -280,7 +280,7 @@ class Reproduction:
             reduction = min(self.best, self.original, key=lambda each: each.lines)
         budget.release()
         if self.oracle.ended_early:
-            self.log.append("the search ended: its short body had lost no line for a while")
+            self.log.append("the search ended: no line of its short body was removed for some time")
         for signature, count in sorted(self.oracle.slips.items()):
             self.log.append(f"candidates rejected because they fail with {signature}: {count}")
         symptom = self._symptom(reduction)

@@ -86,8 +86,8 @@ def scan_all(
         fallback_budget: Candidates to compile for each failure; None searches no fallbacks.
 
     Raises:
-        FlacheckError: If a job cannot be planned or captured. No question is left behind.
-        EmptySelection: If no selection leaves a cell.
+        FlacheckError: If a job cannot be planned or captured. If a job fails, no question of it
+        stays in the store. EmptySelection: If no selection leaves a cell.
     """
     runs = []
     empty = []

@@ -138,7 +138,7 @@ def collect_advisories(
 ) -> list[tuple[str, tuple[str, ...], str]]:
     """Return (Triton release, targets, advisory) for each requested release, oldest first.
 
-    They are public reports and independent of the outcomes there.
+    Advisories are public reports and independent of the outcomes there.
     """
     targets_of: dict[tuple[str, Any], set[str]] = {}
     for version, target in _triton_places(standings):

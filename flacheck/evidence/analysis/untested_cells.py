@@ -49,7 +49,7 @@ def why_untested(cell: ObservedCell) -> str | None:
         return cell.reason or "no verdict"
     code = cell.code or UNCLASSIFIED
     if code == _FEATURE:
-        return "the made-up dtypes may be none that the GPU is used with"
+        return "the made-up dtypes may not occur on this GPU"
     if cell.api is not None or cell.is_crash or blames_release(code):
         return None
     if code.startswith(_RESOURCES):

@@ -117,7 +117,7 @@ class FormsWorker:
         return False
 
     def op_device(self, request: Request) -> Reply:
-        """Return the facts of the card; having none is also a fact."""
+        """Return the facts of the card; a missing card is also a fact."""
         import torch
         import triton
 

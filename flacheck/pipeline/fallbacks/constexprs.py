@@ -162,10 +162,10 @@ def _refusal(name: str, cell: Cell, code: KernelCode, hosts: Sequence[HostLaunch
     if name in cell.shape:
         return "a size of the shape"
     if name not in code.blocks:
-        return "no side of a tile"
+        return "not a side of a tile"
     kinds = {host.kind(name) for host in hosts if name in host.arguments}
     if hosts and not kinds:
-        return "no host code is seen to pass it"
+        return "no host code is known to pass it"
     if SIZE in kinds:
         return "a size of the data"
     if COVERS in kinds:

@@ -19,7 +19,7 @@ def coverage(
             missed.append({"kernel": kernel, "reason": _reason(kernel, launchers, report)})
     cut = list(report.get("cut", ()))
     if report.get("late"):
-        cut.append("further dtypes of what launched")
+        cut.append("further dtypes of launched kernels")
     result: KernelCoverage = {
         "launchable": len(kernels),
         "recorded": len(kernels) - len(missed),

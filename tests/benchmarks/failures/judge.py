@@ -30,8 +30,9 @@ _NOISE = re.compile(
 
 @contextmanager
 def environments(releases: Sequence[Path]) -> Iterator[dict[str, Path]]:
-    """For each release, by its version, the interpreter of an environment that holds nothing
-    else."""
+    """Return, for each release by version, the interpreter of an environment with only this
+    release.
+    """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         pythons = {}
         for release in releases:

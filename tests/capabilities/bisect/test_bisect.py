@@ -260,7 +260,7 @@ def test_specifications_narrow_the_releases(monkeypatch: pytest.MonkeyPatch) -> 
     assert names("fake>=5.0,<7.0") == ["3.0", "5.0", "6.0"]
     assert names("fake==8.0") == ["3.0", "8.0"]
     assert len(names("fake==3.0", chose=True)) == len(names()) == 9
-    with pytest.raises(UsageError, match=r"only fake==3\.0 is to be looked at"):
+    with pytest.raises(UsageError, match=r"only fake==3\.0 is selected"):
         names("fake==3.0")
 
 

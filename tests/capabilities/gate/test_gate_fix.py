@@ -174,7 +174,7 @@ def test_a_file_that_changed_meanwhile_is_not_touched() -> None:
     assert (
         edit_content(b"triton==3.3.0\n", "r.txt", [PinChange(pin, "==3.4.0")]) == b"triton==3.4.0\n"
     )
-    with pytest.raises(UsageError, match="was changed while the gate looked at it"):
+    with pytest.raises(UsageError, match="was changed while the gate read it"):
         edit_content(b"# new\ntriton==3.3.0\n", "r.txt", [PinChange(pin, "==3.4.0")])
 
 

@@ -41,7 +41,7 @@ def test_few_words_without_a_function_are_weak(message: str, signature: str, wea
 
 
 class DumpingCompilers(FakeCompilers):
-    """Compilers that name a pass for every request of the passes."""
+    """Compilers that return one pass for every request of passes."""
 
     def __init__(self, last_pass: str) -> None:
         super().__init__(lambda _: True)

@@ -81,7 +81,7 @@ def test_a_configuration_without_a_verdict_matters_only_alone() -> None:
         (failure("FC000", stage="import"), "the made-up arguments may not fit the kernel"),
         (
             failure("FC401", stage="cubin"),
-            "the made-up dtypes may be none that the GPU is used with",
+            "the made-up dtypes may not occur on this GPU",
         ),
         (failure("FC302", stage="ttgir"), None),
         (failure("FC000", stage="ttir"), "the made-up arguments may not fit the kernel"),

@@ -93,7 +93,7 @@ def test_a_source_of_the_language_compiles() -> None:
     ],
 )
 def test_a_name_that_leads_out_of_the_language_is_refused(source: str, what: str) -> None:
-    """Before the module is run."""
+    """The source is refused before its module runs."""
     assert what in refusal(worker_answers(SOURCE.replace("EXP = tl.exp", source), X))
 
 

@@ -361,7 +361,7 @@ def test_the_numbers_are_those_of_linux(machine: str, header: str) -> None:
 def test_a_filter_answers_each_call_as_the_lists_do(
     machine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On both machines, by an interpreter of the program; another architecture is refused."""
+    """An interpreter runs the filter for both machines; another architecture is refused."""
     monkeypatch.setattr(platform, "machine", lambda: machine)
     architecture, column = system_calls.MACHINES[machine]
     program = system_calls.assemble_filter(["truncate"])

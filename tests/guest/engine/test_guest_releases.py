@@ -161,7 +161,7 @@ def test_a_release_that_hides_the_log_has_its_binary_read(tmp_path: Any) -> None
 
 @needs_triton
 def test_the_front_end_of_checks_parses_a_kernel_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And sets the filters of its warnings once, for all nodes of a kernel."""
+    """The filters of its warnings are set once too, for all nodes of a kernel."""
     import triton.compiler.code_generator as code_generator
     from triton.runtime.jit import JITFunction
 

@@ -1,4 +1,4 @@
-"""The server's own means: packets, the shared page, logs, and the form of an error."""
+"""Parts of the server: packets, the shared page, logs, and the form of an error."""
 
 from __future__ import annotations
 

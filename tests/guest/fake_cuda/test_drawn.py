@@ -28,7 +28,7 @@ def on_the_card(x: torch.Tensor):
 
 
 def test_two_captures_draw_the_same(tmp_path: Path) -> None:
-    """From Python, NumPy and torch, in calls and at import."""
+    """Seeds of Python, NumPy and torch are equal, in calls and at import."""
     folder = package(tmp_path, kernels=KERNELS, drawing=DRAWING)
     one, _ = driven(folder)
     other, _ = driven(folder, output=str(folder / "l2.jsonl"), report=str(folder / "r2.json"))

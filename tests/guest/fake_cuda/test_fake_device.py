@@ -116,7 +116,7 @@ torch.func.grad(lambda t: (t * t).sum())(torch.randn(3, device="cuda"))
 
 @needs_torch
 def test_the_autograd_engine_does_as_torchs(tmp_path: Path) -> None:
-    """Checkpoints, hooks, retained and second gradients, unused inputs."""
+    """Checkpoints, hooks, retained and second gradients and unused inputs work."""
     assert exit_code(tmp_path, ENGINE) == 0
 
 
@@ -215,7 +215,7 @@ def test_graphs_streams_events_threads_and_compile_do_no_harm(tmp_path: Path) ->
 
 @needs_torch
 def test_an_untested_torch_is_refused_with_a_remedy(tmp_path: Path) -> None:
-    """Rather a clear message than a crash inside torch."""
+    """The refusal comes before torch's internals could fail."""
     from flacheck.guest.fake_cuda.device import UntestedTorch, check
 
     check("2.13.0+cpu")
@@ -260,7 +260,7 @@ def test_a_torch_that_would_make_a_real_tensor_first_makes_none(tmp_path: Path) 
 
 @needs_torch
 def test_a_torch_that_insists_on_a_gpu_is_refused_with_a_remedy(tmp_path: Path) -> None:
-    """Once and at the start, rather than in each call of a package."""
+    """The refusal comes once, at the start."""
     ran = _refusing("known_values.NoDeviceMode", "__torch_dispatch__")
     assert ran.returncode != 0
     last = ran.stderr.splitlines()[-1]

@@ -22,7 +22,7 @@ def second(x: torch.Tensor):
 
 
 def test_the_calls_after_it_launch(tmp_path: Path) -> None:
-    """With tensors on the card."""
+    """The later calls launch kernels with tensors on the card."""
     folder = package(tmp_path, kernels=KERNELS, taking=TAKING)
     launches, _ = driven(folder)
     assert {launch.kernel for launch in launches.launches} == {

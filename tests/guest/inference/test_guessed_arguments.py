@@ -201,7 +201,7 @@ def with_schedule(x: torch.Tensor, rows: int, schedule: Schedule = Schedule.AUTO
 
 
 def test_members_of_an_enumeration_are_worth_trying() -> None:
-    """All but the default."""
+    """Every member except the default is tried."""
     schedules = choices(parameter(with_schedule, "schedule"))
     assert schedules == [Schedule.STATIC, Schedule.PERSISTENT]
 

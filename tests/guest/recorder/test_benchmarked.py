@@ -103,7 +103,7 @@ launch(x, 4)
 
 @needs_torch
 def test_triton_names_the_device_that_tensors_are_on(tmp_path: Path) -> None:
-    """Programs compare the two."""
+    """Triton and the tensors name the same device, because programs compare the two."""
     assert exit_code(tmp_path, PLACEMENT) == 0
 
 

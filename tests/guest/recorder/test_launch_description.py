@@ -118,7 +118,7 @@ def function_of(file: Path, module: str) -> Any:
 
 
 def test_a_kernel_belongs_to_the_package_that_installed_its_file(tmp_path: Path) -> None:
-    """By the list of files of a distribution in a folder around it."""
+    """A distribution in a folder around the file lists the file."""
     metadata = tmp_path / "tiny-1.2.dist-info"
     metadata.mkdir()
     (tmp_path / "tiny").mkdir()

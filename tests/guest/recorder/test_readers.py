@@ -48,7 +48,7 @@ def test_a_launch_that_may_rest_on_a_made_up_value_says_so(tmp_path: Path) -> No
 
 @needs_torch
 def test_guesses_of_a_function_that_returned_mark_nothing(tmp_path: Path) -> None:
-    """Another package's function is over when it returns, and the guess with it."""
+    """The function of another package has returned, so its guess no longer counts."""
     program = """
     helper = {"__name__": "helper", "launch": launch}
     exec("def run(x, n):\\n    n += int(x.sum())\\n    launch(x, n)", helper)

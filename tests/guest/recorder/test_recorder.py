@@ -1,4 +1,4 @@
-"""The recorder in a program of its own: the content of a launch's line."""
+"""An operator of torch.library is called like a function, and so are its callers."""
 
 from __future__ import annotations
 

@@ -282,7 +282,7 @@ else:
 
 @needs_torch
 def test_large_tensors_that_nobody_knows_are_compared(tmp_path: Path) -> None:
-    """One element stands for all, unless the shapes are what differs."""
+    """One element stands for all elements, unless the shapes differ."""
     assert exit_code(tmp_path, COMPARISON) == 0
 
 

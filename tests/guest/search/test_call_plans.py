@@ -99,7 +99,7 @@ def test_a_recipe_says_more_by_longer_patterns() -> None:
 
 
 def test_usual_variants_pack_sequences_and_ask_for_states(variations: Variations) -> None:
-    """Each, and both together."""
+    """Each variant is called, and both together."""
     plans = {plan.label: plan for plan in variations.usual(CallPlan())}
     assert list(plans) == [
         "states",
@@ -136,7 +136,7 @@ def test_an_argument_that_is_refused_is_left_out(repairs: Repairs) -> None:
 
 
 def test_an_attempt_ends_with_a_value_or_an_error() -> None:
-    """Whatever a piece of a package does: raise, exit, or loop past every `except Exception`."""
+    """The attempt ends if the code raises, exits, or loops past every `except Exception`."""
 
     def hangs() -> None:
         while True:
@@ -183,7 +183,7 @@ def test_what_torch_has_called_is_not_cut_short(name: str) -> None:
 
 
 def test_what_is_for_inference_only_is_called_so(repairs: Repairs) -> None:
-    """Nothing else of the plan changes."""
+    """The rest of the plan stays the same."""
     error = CaughtError("NotImplementedError", "this kernel is inference-only", (), "")
     assert repairs.after_error(CallPlan(), "forward", error) == [CallPlan(training=False)]
 

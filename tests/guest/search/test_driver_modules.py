@@ -219,7 +219,7 @@ def test_the_modules_of_the_distribution_are_named(package: Writer) -> None:
 
 
 def test_what_a_recipe_skips_is_not_imported(package: Writer) -> None:
-    """With all that is below it."""
+    """A skipped module's submodules are skipped too."""
     package({"a.py": "1 / 0", "ops/__init__.py": "1 / 0", "ops/b.py": "", "c.py": ""})
     assert load_names(f"{NAME}.a", "*.ops") == ([NAME, f"{NAME}.c"], {})
 

@@ -254,7 +254,7 @@ def test_a_kernel_that_is_missing_comes_before_another_dtype() -> None:
 
 
 def test_a_kernel_that_takes_another_dtype_only_is_called_in_that() -> None:
-    """Although the call fails after the launch, and no repair helps."""
+    """The kernel is called in its dtype although the call fails after the launch."""
 
     def halves(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
         failure = error_of("no backward here")

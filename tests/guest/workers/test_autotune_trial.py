@@ -81,7 +81,7 @@ def request_for(
 
 
 def test_what_compiles_and_fits_runs(kind: WorkerKind) -> None:
-    """With the resources of a plain compile."""
+    """The trial has the resources of a plain compile."""
     plain = {**request_for("compile", "tuned"), "options": {"num_warps": 4, "num_stages": 2}}
     plain["launch"] = {"args": {**ARGS, "BN": {"constexpr": 64}}}
     trial, binary = run(kind, request_for("trial", "tuned", config(64), config(32)), plain)

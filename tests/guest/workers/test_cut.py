@@ -1,4 +1,4 @@
-"""Kernels cut out of their modules: the text, and why there is none."""
+"""Kernels cut out of their modules: the text, or the reason for a missing text."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def test_until_ast_stops_before_the_first_stage_of_the_backend(kind: WorkerKind)
 
 
 def test_until_stops_after_a_stage(kind: WorkerKind) -> None:
-    """Nothing beyond it is run."""
+    """Later stages are not run."""
     (attempt,) = run(kind, request_for("kernel", ARGS, until="ttgir"))
     assert (attempt.outcome, attempt.stage) == (Outcome.FINISHED, "ttgir")
     assert attempt.resources.registers is None

@@ -31,7 +31,7 @@ def compile_units(store: Store, subject: Subject, **chosen: tuple[str, ...]) -> 
 def test_the_pipeline_case_fails_in_fp8_alone_and_its_mended_variant_compiles(
     store: Store,
 ) -> None:
-    """On the oldest and the newest toolkit, without a GPU."""
+    """The oldest and the newest toolkit compile it without a GPU."""
     file = Path(store.path).parent / "small.yaml"
     file.write_text(
         "version: 1\naxes: {kernel: 'pipeline.*', dtype: [bf16, fp8e4nv], target: sm90a, "

@@ -194,7 +194,7 @@ def test_a_failure_of_the_assembler_has_its_stage(tmp_path: Path, store: Store) 
 
 
 def test_a_target_that_the_toolkit_does_not_know_is_skipped(tmp_path: Path, store: Store) -> None:
-    """And so are features that no GPU of that architecture has."""
+    """Features that no GPU of that architecture has are skipped too."""
     record, _ = scan_units(tmp_path, store, "", target="sm120a")
     assert (record.verdict.value, record.reason) == (
         "skipped",
@@ -245,7 +245,7 @@ def test_nothing_that_a_shell_acts_upon_reaches_the_compiler(
 
 @pytest.mark.slow
 def test_a_unit_that_hangs_is_stopped(tmp_path: Path, store: Store) -> None:
-    """With the compiler that it started."""
+    """The compiler that it started is stopped too."""
     toolkit(tmp_path)
     root = project(tmp_path, unit="// hangs")
     selection = Selection(targets=("sm90a",), toolchains=(str(tmp_path / "cuda-13.9.7"),))

@@ -77,12 +77,12 @@ def test_tiles_and_sizes_are_told_apart_by_the_host_code(tmp_path: Path) -> None
     """Sizes of a shape stay, and blocks that hold a whole size."""
     marks = constexprs(_cell(), _package(tmp_path))
     assert {name: (each.mark, each.why) for name, each in marks.by_name.items()} == {
-        "K": ("unsafe", "no side of a tile"),
-        "H": ("unsafe", "no side of a tile"),
+        "K": ("unsafe", "not a side of a tile"),
+        "H": ("unsafe", "not a side of a tile"),
         "BT": ("host constant", "host code computes it"),
         "BK": ("host constant", "host code computes it"),
         "BC": ("host constant", "host code computes it"),
-        "NC": ("unsafe", "no side of a tile"),
+        "NC": ("unsafe", "not a side of a tile"),
         "BD": ("unsafe", "one block has to hold a whole size"),
     }
 
@@ -119,7 +119,7 @@ def test_what_no_host_code_passes_stays(tmp_path: Path) -> None:
     """A constexpr that host code does not pass stays."""
     host = HOST.replace("BK=BK, ", "")
     marks = constexprs(_cell(), _package(tmp_path, host)).by_name["BK"]
-    assert (marks.mark, marks.why) == ("unsafe", "no host code is seen to pass it")
+    assert (marks.mark, marks.why) == ("unsafe", "no host code is known to pass it")
 
 
 def test_without_host_code_only_what_is_named_like_a_block_and_shapes_no_data() -> None:

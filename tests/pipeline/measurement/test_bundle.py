@@ -72,7 +72,7 @@ BINARY = ("launches", 0, "variants", 0, "binary")
     ],
 )
 def test_a_malformed_bundle_is_refused(tmp_path: Path, change: Callable[[Any], None]) -> None:
-    """Nothing of it is run; the message names the file."""
+    """Its content is not run, and the message names the file."""
     file, _ = _written(tmp_path)
     damaged = tmp_path / "damaged.bundle"
     with zipfile.ZipFile(file) as archive, zipfile.ZipFile(damaged, "w") as copy:
@@ -88,7 +88,7 @@ def test_a_malformed_bundle_is_refused(tmp_path: Path, change: Callable[[Any], N
 
 
 def test_a_changed_binary_is_refused(tmp_path: Path) -> None:
-    """Each binary is the one of its digest."""
+    """Each binary must match its digest."""
     file, _ = _written(tmp_path)
     damaged = tmp_path / "damaged.bundle"
     with zipfile.ZipFile(file) as archive, zipfile.ZipFile(damaged, "w") as copy:
@@ -110,7 +110,7 @@ def test_another_file_is_no_bundle(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """Its message is not that of a malformed bundle."""
+    """The message for a missing file differs from that for a malformed bundle."""
     with pytest.raises(UsageError, match=r"none\.bundle: there is no such file$"):
         bundles.read(tmp_path / "none.bundle", tmp_path)
 

@@ -34,7 +34,7 @@ def test_slower_and_faster_mirror_each_other(ratio: float, spread: float) -> Non
 
 @given(RATIOS, SPREADS, SPREADS)
 def test_a_larger_spread_makes_nothing_a_change(ratio: float, one: float, two: float) -> None:
-    """Whatever is a change under a larger spread is one under a smaller spread."""
+    """A change under a larger spread is also a change under a smaller one."""
     small, large = sorted((one, two))
     if change_of(ratio, large) != "equal":
         assert change_of(ratio, small) == change_of(ratio, large)

@@ -98,7 +98,7 @@ def test_a_compilation_database_lists_units(tmp_path: Path) -> None:
     ],
 )
 def test_a_flag_that_is_not_known_to_be_harmless_is_dropped(tmp_path: Path, flag: str) -> None:
-    """One that names a program, a plug-in or a file to write never reaches a compiler."""
+    """A flag that names a program, a plug-in or an output file never reaches a compiler."""
     unit = split_arguments(["-O3", *flag.split("=", 1)], tmp_path, tmp_path)
     assert unit.flags == ("-O3",)
     assert split_arguments([flag], tmp_path, tmp_path).flags == ()
@@ -106,7 +106,7 @@ def test_a_flag_that_is_not_known_to_be_harmless_is_dropped(tmp_path: Path, flag
 
 @pytest.mark.parametrize("text", ["{}", "[1]", '[{"directory": "."}]', "not json"])
 def test_a_malformed_database_is_an_error_with_its_name(tmp_path: Path, text: str) -> None:
-    """No traceback, and the file's name."""
+    """The error names the file, without a traceback."""
     (tmp_path / "compile_commands.json").write_text(text)
     with pytest.raises(MatrixError, match=r"compile_commands\.json"):
         builds.find(tmp_path)

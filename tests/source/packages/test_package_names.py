@@ -20,7 +20,7 @@ from flacheck.toolchains import cache, index, wheels
 
 
 def test_the_installed_version_is_taken(caplog: pytest.LogCaptureFixture) -> None:
-    """And named in a sentence."""
+    """A sentence names the installed version."""
     version = importlib.metadata.version("typer")
     assert package.choose_version("Typer").spec == f"typer=={version}"
     assert package.choose_version("Typer").sentence == (

@@ -44,7 +44,7 @@ def test_what_the_time_did_not_suffice_for_is_named() -> None:
     """Operators that were never called and dtypes that were not reached are named."""
     report = {"modules": {}, "operators": {}, "cut": ["pkg.ops.one:late"], "late": True}
     report_rows = coverage(LAUNCHABLE, {}, report)
-    assert report_rows["cut"] == ["pkg.ops.one:late", "further dtypes of what launched"]
+    assert report_rows["cut"] == ["pkg.ops.one:late", "further dtypes of launched kernels"]
     assert coverage(LAUNCHABLE, {}, {"modules": {}, "operators": {}})["cut"] == []
 
 

@@ -76,7 +76,7 @@ def test_each_added_cell_has_the_other_configurations_of_its_launch() -> None:
 def test_the_default_depends_on_the_number_of_configurations(
     monkeypatch: pytest.MonkeyPatch, most: int, configs: str
 ) -> None:
-    """On each toolchain and target."""
+    """The number is counted for each toolchain and target."""
     monkeypatch.setattr(chosen_cells, "MOST_OWN", most)
     assert choose(None).configs == configs
 

@@ -235,7 +235,7 @@ def test_a_name_changed_in_place_belongs_to_every_kernel_that_reads_it(tmp_path:
 def test_a_malformed_file_is_refused_with_its_line_and_what_is_allowed(
     before: str, after: str, line: int | None, words: list[str], tmp_path: Path
 ) -> None:
-    """One message for the user: file, line, what is wrong, what would be right."""
+    """The message has the file, the line, the mistake and the allowed values."""
     assert before in FAMILY
     with pytest.raises(MatrixError) as caught:
         _load(tmp_path, FAMILY.replace(before, after))

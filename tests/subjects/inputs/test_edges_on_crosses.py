@@ -1,7 +1,9 @@
-"""The share of the failures of all configurations that `--configs edges` finds, on recorded
-crosses. Each table holds drawn kernels with every configuration of their launches and the signature
-of its failure. The kernels whose names have an even checksum served to choose the traits; the
-figures are those of the others, and of all."""
+"""The share of the failures of all configurations that `--configs edges` finds, on recorded crosses.
+
+Each table holds drawn kernels with every configuration of their launches and the signature of its
+failure. The kernels whose names have an even checksum served to choose the traits; the figures are
+those of the others, and of all.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ def figures(every: list[Kernel]) -> Figures:
 
 
 def test_the_kernels_that_served_to_choose() -> None:
-    """Every failure, in three times the usual compiles."""
+    """The choices find every failure, in three times the usual compiles."""
     every = [kernel for kernel in kernels() if kernel.is_of_choice]
     assert figures(every) == Figures(own=8, usual=2, edges=8, compiles=3.0)
 
@@ -85,6 +87,6 @@ def test_the_other_kernels() -> None:
 
 
 def test_what_was_drawn() -> None:
-    """Each kernel with all its configurations."""
+    """Each drawn kernel has all its configurations."""
     sizes = [len(kernel.settings) for kernel in kernels()]
     assert (len(sizes), sum(sizes)) == (28, 435)

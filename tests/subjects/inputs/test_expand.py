@@ -150,7 +150,7 @@ def test_an_unknown_name_in_a_launch_is_an_error() -> None:
 
 @pytest.mark.parametrize("glob", ["fam.kernel", "kernel", "ker*", "fam.*", "*"])
 def test_globs_match_the_whole_name_or_its_last_part(glob: str) -> None:
-    """For our names as for module:qualname."""
+    """Globs match flacheck's own names as they match module:qualname."""
     assert matches_kernel([glob], "fam.kernel")
     assert matches_kernel(["chunk_*"], "fla.ops.x:chunk_o")
 

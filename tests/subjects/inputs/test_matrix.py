@@ -115,7 +115,7 @@ def test_aliases_are_counted_with_what_they_stand_for(tmp_path: Path) -> None:
 
 
 def test_a_product_of_configs_beyond_the_limit_is_said_before_it_is_made(tmp_path: Path) -> None:
-    """With how many it would be."""
+    """The error has the number of configurations."""
     values = f"[{', '.join(map(str, range(1, 41)))}]"
     names = ", ".join(f"B{number}: {values}" for number in range(8))
     launch = f"launches: {{a:k: [{{args: {{}}, configs: {{{names}}}}}]}}"
@@ -147,7 +147,7 @@ def test_an_unknown_name_lists_the_known() -> None:
 
 
 def test_a_folder_or_a_missing_file_is_one_message(tmp_path: Path) -> None:
-    """No traceback for a path that cannot be read."""
+    """A path that cannot be read gives no traceback."""
     with pytest.raises(UsageError, match="cannot be read"):
         matrix.read(tmp_path)
     with pytest.raises(UsageError, match="cannot be read"):

@@ -117,7 +117,7 @@ def test_tuples_numbers_and_constants_come_back(tmp_path: Path) -> None:
 
 
 def test_a_descriptor_is_made_again_where_there_are_any(tmp_path: Path) -> None:
-    """Without descriptors in the release, or a description in the file, there is no verdict."""
+    """Without descriptors in the release or a description in the file, the verdict is unknown."""
     records = replay(tmp_path, "3.3.0,3.4.0,3.9.0", DESCRIPTORS)
     assert {release: record["verdict"] for release, record in records.items()} == {
         "3.3.0": "unknown",

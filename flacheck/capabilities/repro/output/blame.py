@@ -36,7 +36,7 @@ def blame(cell: Cell, record: Record, kernel_text: str) -> Blame:
     message = record.message.partition("\n")[0]
     upstream = _TRITON.format(form="bug")
     if code == "FC921":
-        why = "The compile ends, after many times the seconds that it takes elsewhere."
+        why = "The compile ends, but takes many times longer than on other releases."
         return Blame("compiler bug (slow compile)", why, _TRITON.format(form="performance"))
     if record.stage == "load":
         why = "The kernel compiles and asks for more than a block can have on this GPU."
@@ -44,7 +44,7 @@ def blame(cell: Cell, record: Record, kernel_text: str) -> Blame:
     if code == "FC603" or (record.stage == "ast" and not _is_internal(message)):
         why = "The front end refuses the source of the kernel."
         if _MISSING_FEATURE.search(message):
-            why = "The kernel uses what this release does not have."
+            why = "The kernel uses an API that this release lacks."
         return Blame("error of the kernel", why, owner)
     refuses_assembly = record.stage == "cubin" or _ASSEMBLY.search(message)
     if "inline_asm" in kernel_text and refuses_assembly:

@@ -52,7 +52,7 @@ def issue(result: Reproduced) -> Iterator[str]:
     gpu = f"{target.name} ({target.gpu})"
     if result.lost_neighbours:
         names = join_versions(result.lost_neighbours)
-        yield f"**Unlike the original on {names}: this may be another bug than the original's.**"
+        yield f"**Unlike the original on {names}: this may be another bug.**"
         yield ""
     yield f"# {title(result)}"
     yield ""
@@ -115,7 +115,7 @@ def _where(result: Reproduced) -> Iterator[str]:
 
 
 def _compiling_since(result: Reproduced) -> list[str]:
-    """Return the compiled newer releases from the first after which none fails, oldest first.
+    """Return the newer releases since which every compiled release works, oldest first.
 
     Other releases may be missing because of the budget or `--releases`.
     """

@@ -127,7 +127,7 @@ def test_every_name_of_the_installed_release_is_refused_or_leads_to_the_language
 @pytest.mark.network
 @pytest.mark.parametrize("release", [*triton_releases.known_releases()])
 def test_every_name_of_a_release_is_refused_or_leads_to_the_language(release: str) -> None:
-    """Under every release that flacheck installs."""
+    """This is tested under every release that flacheck installs."""
     (choice,) = toolchains.resolve([release]).choices
     verdicts = verdicts_of([str(path) for path in toolchains.provide(choice).paths])
     print(release, sum(map(len, verdicts.values())), "names")

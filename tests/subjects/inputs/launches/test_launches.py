@@ -151,7 +151,7 @@ def test_numbers_that_json_does_not_have_are_words(tmp_path: Path) -> None:
 
 
 def test_values_made_up_for_the_program_are_no_launches(tmp_path: Path) -> None:
-    """Their lines are read, and a launch that may rest on one keeps the place."""
+    """Lines of guesses are read, and a launch that may depend on one keeps the place."""
     guess = {"guessed": "int64", "at": "program:7", "count": 3}
     file = write(tmp_path, HEADER, guess, launch(guessed="program:7"), {**guess, "count": 1})
     (one,) = read(file).launches

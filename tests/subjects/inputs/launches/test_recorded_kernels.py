@@ -75,7 +75,7 @@ def test_without_the_users_word_no_package_is_installed(requests: list[str]) -> 
 def test_without_torch_only_kernels_without_a_source_need_their_packages(
     requests: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside torch an import is truer than a cut."""
+    """If torch is installed, an import is preferred to a cut."""
     entries = [launch_of(), launch_of("mill.ops:k", package="mill==2.0", text=None)]
     torch_is(False, monkeypatch)
     replay.provide_packages(FILE, entries, trust=True)

@@ -52,7 +52,7 @@ def test_launches_of_an_own_kernel_stand_in_for_its_own() -> None:
 
 
 def test_a_packages_kernels_are_loaded_from_it() -> None:
-    """Under the launches that are for this package; another edition is another kernel."""
+    """Only launches of this package count; another edition has other kernels."""
     launches = {
         "shop.ops:k": (
             DeclaredLaunch(Launch({"x": TENSOR}), "shop==1.*"),
