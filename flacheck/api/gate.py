@@ -30,7 +30,7 @@ from flacheck.capabilities.gate.judging import Judge
 from flacheck.capabilities.gate.published_results import pinned_packages
 from flacheck.capabilities.gate.result import Gate
 from flacheck.errors import UsageError
-from flacheck.evidence.measured.comparison import slowdowns, stored_measurements
+from flacheck.evidence.measured.comparison import beside_first, slowdowns, stored_measurements
 from flacheck.evidence.published.library import ResultsFolder
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
 from flacheck.pipeline.job import RunOptions
@@ -150,7 +150,11 @@ def _slowdowns(
             documents = stored_measurements(store)
     if not documents:
         raise UsageError("--max-slowdown: nothing was measured: run `flacheck measure` first")
-    return lambda release: slowdowns(documents, f"triton=={release}", most, package)
+
+    def find_slowdowns(release: str) -> Sequence[str]:
+        return slowdowns(beside_first(documents, f"triton=={release}", package), most)
+
+    return find_slowdowns
 
 
 def _with_pinned_packages(

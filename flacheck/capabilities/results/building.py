@@ -17,6 +17,7 @@ from flacheck.evidence.analysis.fallbacks import ReportedFallback
 from flacheck.evidence.analysis.observation import observe
 from flacheck.evidence.analysis.order import count_noun
 from flacheck.evidence.analysis.untested_cells import separate_untested
+from flacheck.evidence.measured.comparison import beside_first, stored_measurements
 from flacheck.evidence.published.combinations import Combination
 from flacheck.evidence.published.form import (
     MOST_BYTES,
@@ -184,6 +185,7 @@ def _build_release(
     run = store.run(end.run)
     now = datetime.now(timezone.utc).date().isoformat()
     origin = ResultsOrigin(__version__, now, ".".join(platform.python_version_tuple()[:2]))
+    documents = stored_measurements(store)
     captures: Sequence[PackageCapture] = ()
     if isinstance(captured, CapturedPackage):
         captures = captured.captures
@@ -193,7 +195,8 @@ def _build_release(
         records = list(store.current(place.possible_keys))
         _refuse_unclassified(records, combination)
         facts = _facts(plan, place, captures)
-        facts = replace(facts, fallbacks=_fallbacks(place, records, plan))
+        measured = beside_first(documents, place.request.toolchain, place.question.about)
+        facts = replace(facts, fallbacks=_fallbacks(place, records, plan), measured=tuple(measured))
         header, body = pack(place, records, combination.configs, origin, facts)
         content = encode(header, body)
         if len(content) > MOST_BYTES:

@@ -106,24 +106,29 @@ def compare(
     return list(by_card.values())
 
 
-def slowdowns(
-    documents: Iterable[MeasureDocument], release: str, most: float, subject: str | None = None
-) -> list[str]:
-    """Return a sentence for each GPU on which operators are slower than allowed under a release.
-
-    A release is compared with the first one of the newest measurement that has both.
-    """
-    sentences: dict[str, str] = {}
+def beside_first(
+    documents: Iterable[MeasureDocument], release: str, subject: str | None = None
+) -> list[CardComparison]:
+    """Return the newest comparison on each GPU with the first release of its measurement."""
+    by_card: dict[str, CardComparison] = {}
     for document in documents:
-        for each in compare([document], document.toolchains[0], release, subject):
-            slow = [f"{short_name(ratio)} {ratio.ratio:.2f}" for ratio in each.beyond(most)]
-            sentences[each.card] = ""
-            if slow:
-                sentences[each.card] = (
-                    f"on {with_article(each.card)}, slower than under {each.before} by more than "
-                    f"{most:g}: {', '.join(slow)}"
-                )
-    return [sentence for sentence in sentences.values() if sentence]
+        first = document.toolchains[0]
+        for each in compare([document], first, release, subject) if first != release else ():
+            by_card[each.card] = each
+    return list(by_card.values())
+
+
+def slowdowns(comparisons: Iterable[CardComparison], most: float) -> list[str]:
+    """Return a sentence for each GPU on which operators are slower than allowed."""
+    sentences = []
+    for each in comparisons:
+        slow = [f"{short_name(ratio)} {ratio.ratio:.2f}" for ratio in each.beyond(most)]
+        if slow:
+            sentences.append(
+                f"on {with_article(each.card)}, slower than under {each.before} by more than "
+                f"{most:g}: {', '.join(slow)}"
+            )
+    return sentences
 
 
 def _common_launches(

@@ -22,6 +22,7 @@ from flacheck.errors import UsageError
 from flacheck.evidence.analysis.compiled_sizes import CompiledSizes
 from flacheck.evidence.analysis.fallbacks import ReportedFallback
 from flacheck.evidence.baseline.form import BaselinePlace
+from flacheck.evidence.measured.comparison import CardComparison
 from flacheck.evidence.published.extents import PackedExtent
 from flacheck.model.coverage import PackageCoverage
 from flacheck.model.launch import FormError, check_plain
@@ -103,7 +104,8 @@ class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     may do so on another side of a version in `python_bounds`. `requires` are its requirements on
     torch and Triton with their owners, `warnings` what it prints on import. `fallbacks` are as in
     flacheck.run/1, `highlights` the resources that matter. `sizes` are those of the compiled
-    launches, `generation` is the GENERATION of the capture that recorded them.
+    launches, `generation` is the GENERATION of the capture that recorded them. `measured` has the
+    release beside another one on each GPU where both were measured.
     """
 
     about: About
@@ -126,6 +128,7 @@ class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     highlights: tuple[Highlight, ...] = ()
     sizes: CompiledSizes | None = None
     generation: Natural = 1
+    measured: tuple[CardComparison, ...] = ()
 
     def __post_init__(self) -> None:
         for text in (self.flacheck, self.toolchain.partition("==")[2], self.version):
@@ -136,6 +139,8 @@ class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
         counted = (self.place.toolchain, self.place.target, self.place.version)
         if counted != (self.toolchain, self.target, self.version):
             raise ValueError("its counts are of another release, GPU or version")
+        if any(each.after != self.toolchain for each in self.measured):
+            raise ValueError("a measurement is of another release")
 
     @property
     def has_older_launches(self) -> bool:

@@ -14,6 +14,7 @@ from flacheck.evidence.analysis.fallbacks import ReportedFallback
 from flacheck.evidence.analysis.standing import Standing
 from flacheck.evidence.analysis.standings import standing
 from flacheck.evidence.baseline.standings import baseline_of
+from flacheck.evidence.measured.comparison import CardComparison
 from flacheck.evidence.published.extents import pack_extent, unpack_extent
 from flacheck.evidence.published.form import (
     GENERATION,
@@ -63,7 +64,8 @@ class SubjectFacts:
     """Facts about a package beside its records.
 
     `requires` are its requirements with their owners; `capture` explains missing kernels.
-    `usual_keys` are the cells that `--configs usual` compiles; all of them if it is empty.
+    `measured` has the release beside another one on GPUs. `usual_keys` are the cells that
+    `--configs usual` compiles; all of them if it is empty.
     """
 
     digest: str | None = None
@@ -74,6 +76,7 @@ class SubjectFacts:
     coverage: tuple[PackageCoverage, ...] = ()
     forms: FormsOf = field(default_factory=dict)
     fallbacks: tuple[ReportedFallback, ...] = ()
+    measured: tuple[CardComparison, ...] = ()
     usual_keys: frozenset[str] = frozenset()
 
 
@@ -177,6 +180,7 @@ def pack(
         highlights=tuple(highlights(own_records)),
         sizes=own_standing.sizes,
         generation=GENERATION,
+        measured=facts.measured,
     )
     return header, body
 

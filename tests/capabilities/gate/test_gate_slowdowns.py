@@ -8,7 +8,7 @@ import pytest
 
 import flacheck
 from flacheck.errors import Exit, UsageError
-from flacheck.evidence.measured.comparison import FIELD, slowdowns
+from flacheck.evidence.measured.comparison import FIELD, beside_first, slowdowns
 from flacheck.model import Purpose
 from flacheck.store import Store
 from tests.evidence.measured.test_comparison import launch, measurement
@@ -24,7 +24,7 @@ def test_a_release_with_a_slower_operator_is_bad() -> None:
     """The reason names the GPU, the release beside it and the operators; the others pass."""
 
     def find_slowdowns(release: str) -> list[str]:
-        return slowdowns([SLOW], f"triton=={release}", 1.2)
+        return slowdowns(beside_first([SLOW], f"triton=={release}"), 1.2)
 
     outcome = gate(COMPILES, "triton>=3.4,<3.6", find_slowdowns=find_slowdowns)
     assert states(outcome) == {"3.4.0": "good", "3.5.0": "bad"}
@@ -35,11 +35,11 @@ def test_a_release_with_a_slower_operator_is_bad() -> None:
 
 def test_the_newest_measurement_of_a_card_decides() -> None:
     """An older measurement on the same card no longer counts, one on another card does."""
-    assert slowdowns([SLOW, BETTER], NEW, 1.2) == []
+    assert slowdowns(beside_first([SLOW, BETTER], NEW), 1.2) == []
     other = measurement(launch("hgrn", {OLD: 10.0, NEW: 13.0}), card="NVIDIA B200")
-    (sentence,) = slowdowns([other, SLOW, BETTER], NEW, 1.2)
+    (sentence,) = slowdowns(beside_first([other, SLOW, BETTER], NEW), 1.2)
     assert sentence.startswith("on a B200, ")
-    assert slowdowns([SLOW], OLD, 1.2) == []
+    assert beside_first([SLOW], OLD) == []
 
 
 def test_the_option_reads_the_store(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from flacheck import UsageError, reports
 from flacheck.api.results import library_of
 from flacheck.capabilities.results.building import Building, select, write_manifest
 from flacheck.capabilities.results.verifying import find_unclassified
+from flacheck.evidence.measured.comparison import compare
 from flacheck.evidence.published.combinations import Combination, read_combinations
 from flacheck.evidence.published.form import (
     GENERATION,
@@ -35,6 +36,7 @@ from flacheck.reports import known_results as known_report
 from flacheck.reports.display import Display
 from flacheck.tables import find_shipped_folder
 from flacheck.version import __version__
+from tests.evidence.measured.test_comparison import launch, measurement
 from tests.made_records import PACKAGE, record
 from tests.schemas import validate_json
 
@@ -481,3 +483,14 @@ def test_a_file_by_older_launches_is_built_again(tmp_path: Path) -> None:
 def rendered(answer: Any) -> str:
     """Return an answer as markdown, each paragraph in a line."""
     return "".join(reports.render("markdown", known_report.report(answer), Display(width=80)))
+
+
+def test_a_file_has_the_measurements_of_its_release() -> None:
+    """They are read as they were written; one of another release is refused."""
+    header, body = pack_records(with_own_keys(answers()))
+    old, new = "triton==3.1.0", header.toolchain
+    (slow,) = compare([measurement(launch("hgrn", {old: 10.0, new: 14.0}))], old, new)
+    content = encode(replace(header, measured=(slow,)), body)
+    assert decode_header(content, "x").measured == (slow,)
+    with pytest.raises(ValueError, match="of another release"):
+        replace(header, measured=(replace(slow, after="triton==9.9.9"),))
