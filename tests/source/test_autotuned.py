@@ -23,16 +23,6 @@ def paste(text: str, line: int, end_line: int, fix: str) -> str:
     return "\n".join([*lines[: line - 1], fix, *lines[end_line:]]) + "\n"
 
 
-def test_arguments_keys_and_heuristics_are_read_with_their_lines(tmp_path: Path) -> None:
-    """A kernel of the usual shape is read."""
-    kernels_read = read(tmp_path, SOURCE)
-    assert kernels_read.arguments == ("x", "g", "T", "BK", "H", "K", "USE_G", "eps")
-    assert kernels_read.constexprs == ("BK", "H", "K", "USE_G")
-    assert kernels_read.keys == (("H", 8), ("K", 8), ("USE_G", 8))
-    assert (kernels_read.heuristics, kernels_read.do_not_specialize) == (("USE_G",), ("T",))
-    assert SOURCE.splitlines()[kernels_read.jit_line - 1].startswith("@triton.jit")
-
-
 def test_a_list_of_keys_is_rewritten_within_its_line(tmp_path: Path) -> None:
     """The text before and after the list stays, also behind letters of several bytes."""
     text = SOURCE.replace("key=['H'", "key = [  # ×\n 'H'")

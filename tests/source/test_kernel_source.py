@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flacheck.errors import MatrixError
-from flacheck.source.kernel_source import KernelSource, bindings, free_names
+from flacheck.source.kernel_source import KernelSource, bindings
 
 TEXT = """\
 import triton
@@ -110,20 +110,6 @@ def test_a_file_that_is_no_python_is_an_error_with_its_line(tmp_path: Path) -> N
 def test_what_a_statement_binds_at_module_level(text: str, bound: set[str]) -> None:
     """A statement binds names, or changes them in place."""
     assert bindings(statement(text)) == bound
-
-
-@pytest.mark.parametrize(
-    ("text", "free"),
-    [
-        ("def f(a, b=C):\n    d = a + E\n    return d", {"C", "E"}),
-        ("@G\ndef f(a: H):\n    return a", {"G", "H"}),
-        ("def f(a):\n    for i in N:\n        a += i\n    return a", {"N"}),
-        ("x = a + b.c", {"a", "b"}),
-    ],
-)
-def test_what_a_statement_reads(text: str, free: set[str]) -> None:
-    """A function's own parameters and variables are left out."""
-    assert free_names(statement(text)) == free
 
 
 def test_a_digest_covers_what_is_imported_from_a_file_beside(tmp_path: Path) -> None:

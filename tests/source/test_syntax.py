@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 
-from flacheck.guest.pysource.functions import dotted_name, parameters
+from flacheck.guest.pysource.functions import parameters
 from flacheck.source import syntax
 
 
@@ -44,33 +43,6 @@ def test_text_that_is_no_python_is_an_empty_module() -> None:
         syntax.parse("def (")
 
 
-def test_a_file_that_cannot_be_read_has_no_content(tmp_path: Path) -> None:
-    """A package may list a file that it does not bring."""
-    (tmp_path / "a.py").write_bytes(b"x")
-    assert syntax.content(tmp_path / "a.py") == b"x"
-    assert syntax.content(tmp_path / "none.py") == b""
-    assert syntax.content(tmp_path) == b""
-
-
-@pytest.mark.parametrize(
-    ("text", "qualified_name", "callee"),
-    [
-        ("a", "a", "a"),
-        ("a.b.c", "a.b.c", "c"),
-        ("a.b(1)", None, "b"),
-        ("f(1)", None, "f"),
-        ("f(1).b", None, "b"),
-        ("a[0].b", None, "b"),
-        ("f()()", None, ""),
-        ("1", None, ""),
-    ],
-)
-def test_names_of_expressions(text: str, qualified_name: str | None, callee: str) -> None:
-    """The result has the whole chain of attributes, and the last part of a call."""
-    assert dotted_name(expression(text)) == qualified_name
-    assert syntax.called_name(expression(text)) == callee
-
-
 def test_what_a_call_is_given_for_a_parameter() -> None:
     """The name comes before the position, which a keyword-only parameter lacks."""
     node = call("f(a, b, key=c)")
@@ -81,15 +53,6 @@ def test_what_a_call_is_given_for_a_parameter() -> None:
         syntax.argument(node, "other"),
     ]
     assert [each and ast.unparse(each) for each in parameters] == ["c", "b", None, None]
-
-
-def test_elements_are_those_that_are_written_out() -> None:
-    """Computed elements of a list cannot be read."""
-    assert texts(*syntax.elements(expression("[a, 1, 'b']"))) == ["a", "1", "'b'"]
-    assert syntax.elements(expression("list(x)")) == []
-    assert syntax.elements(None) == []
-    constants = syntax.constants_in(expression("(a, 1, 'b')"))
-    assert [constant.value for constant in constants] == [1, "b"]
 
 
 def test_parameters_and_their_defaults() -> None:
@@ -134,12 +97,6 @@ def test_a_launch_names_its_kernel() -> None:
         assert list(syntax.launched_names(expression(text))) == names
 
 
-def test_a_definition_begins_with_its_decorators() -> None:
-    """Otherwise a cut or a digest would lose the decorators."""
-    assert syntax.first_line(statement("\n@a\n@b\ndef f(): pass")) == 2
-    assert syntax.first_line(statement("\n\nx = 1")) == 3
-
-
 @pytest.mark.parametrize(
     ("text", "targets"),
     [
@@ -152,12 +109,3 @@ def test_a_definition_begins_with_its_decorators() -> None:
 def test_what_a_statement_assigns_to(text: str, targets: list[str]) -> None:
     """Each form of assignment gives its targets."""
     assert texts(*syntax.targets(statement(text))) == targets
-
-
-def test_the_blocks_of_a_statement() -> None:
-    """Each branch of a statement is a block."""
-    node = statement("try:\n    a\nexcept E:\n    b\nelse:\n    c\nfinally:\n    d\n")
-    blocks = [texts(*block) for block in syntax.inner_blocks(node) if block]
-    assert blocks == [["a"], ["c"], ["d"], ["b"]]
-    cases = statement("match x:\n    case 1:\n        a\n    case _:\n        b\n")
-    assert [texts(*block) for block in syntax.inner_blocks(cases) if block] == [["a"], ["b"]]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.source.values import UNKNOWN, cdiv, next_power_of_2, value
+from flacheck.source.values import UNKNOWN, value
 
 VALUES = {"BT": 64, "K": 100, "flag": False, "mode": "chunk"}
 
@@ -59,9 +59,3 @@ def test_what_follows_from_known_names_is_known(text: str, value: object) -> Non
 def test_what_the_source_does_not_say_is_unknown(text: str) -> None:
     """Nothing is guessed and nothing raises."""
     assert worth(text) is UNKNOWN
-
-
-def test_host_codes_own_functions_compute_as_tritons() -> None:
-    """The next power of two of a power of two is itself; a quotient is rounded up."""
-    assert [next_power_of_2(number) for number in (0, 1, 3, 64, 65)] == [1, 1, 4, 64, 128]
-    assert [cdiv(number, 64) for number in (1, 64, 65)] == [1, 1, 2]

@@ -20,12 +20,12 @@ from tests.benchmarks.failures.judge import environments, judge
 _LONGEST = 900
 
 
-def reduce(out: Path, names: list[str], budget: str, releases: str, launches: Path) -> None:
+def reduce(out: Path, names: list[str], budget: str, releases: str) -> None:
     """Run the command on each case, one after the other, and store each outcome."""
     for case in choose(names):
         folder = out / case.name
         folder.mkdir(parents=True, exist_ok=True)
-        words = [sys.executable, "-m", "flacheck", "repro", *arguments(case, folder, launches)]
+        words = [sys.executable, "-m", "flacheck", "repro", *arguments(case, folder)]
         if budget:
             words += ["--budget", budget]
         if releases:
@@ -121,13 +121,12 @@ def main() -> None:
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--budget", default="", help="of the command. Default: its own")
-    parser.add_argument("--launches", type=Path, default=Path(), help="where packages' lie")
     parser.add_argument("--releases", default="", help="verify on these alone. Default: all")
     # The cases may stand behind the options.
     options = parser.parse_intermixed_args()
     out = options.out.absolute()
     if options.what == "reduce":
-        reduce(out, options.cases, options.budget, options.releases, options.launches)
+        reduce(out, options.cases, options.budget, options.releases)
     elif options.what == "judge":
         judge_cases(out, options.cases)
     else:

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.failures.recorded import LAUNCHES, RecordedLaunch
-
 _KERNELS = Path(__file__).with_name("kernels.py")
 _HEAD = "import triton\nimport triton.language as tl\n\n\n"
 
@@ -29,8 +27,8 @@ class FailingLaunch:
     num_stages: int = 3
     maxnreg: int = 0
 
-    def launches_file(self, folder: Path) -> str:
-        """The text of a launches file that holds this launch alone; nothing recorded is needed."""
+    def launches_file(self) -> str:
+        """The text of a launches file that holds this launch alone."""
         source = _source(self.kernel)
         options = {"num_warps": self.num_warps, "num_stages": self.num_stages}
         if self.maxnreg:
@@ -61,7 +59,7 @@ class SelectedCell:
     target: str
 
 
-Case = FailingLaunch | RecordedLaunch | SelectedCell
+Case = FailingLaunch | SelectedCell
 
 
 def _source(kernel: str) -> str:
@@ -260,17 +258,17 @@ SELECTION = (
 )
 
 
-def arguments(case: Case, folder: Path, launches: Path) -> list[str]:
+def arguments(case: Case, folder: Path) -> list[str]:
     """The words of a command that name the case's cell; a launch is written into the folder."""
     where = ["--triton", case.triton, "--target", case.target, "--trust"]
     if isinstance(case, SelectedCell):
         return [*case.words, *where]
-    (folder / "launch.jsonl").write_text(case.launches_file(launches))
+    (folder / "launch.jsonl").write_text(case.launches_file())
     return [f"{folder}/launch.jsonl:2", *where]
 
 
 def choose(names: list[str]) -> Iterator[Case]:
     """The cases of these names, all of them where none is given."""
-    for case in (*CASES, *LAUNCHES, *SELECTION):
+    for case in (*CASES, *SELECTION):
         if not names or case.name in names:
             yield case

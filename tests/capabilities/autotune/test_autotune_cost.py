@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flacheck.capabilities.autotune.cost import cost
 from tests.made_tuned import CONFIGS, RESOURCES, call, constexpr, good, result, skipped
 
 
@@ -16,11 +15,6 @@ def test_the_cost_of_a_first_run(tmp_path: Path) -> None:
     assert (costs.configs, costs.keys, costs.seconds) == (3, 3, 9.0)
     assert (costs.first_run, costs.warmed, costs.pruned) == (27.0, 6.75, 18.0)
     assert costs.droppable == {1: "fails"}
-
-
-def test_nothing_costs_nothing() -> None:
-    """An empty list costs no time."""
-    assert cost([], 1, 4).first_run == 0
 
 
 def test_what_gains_nothing_is_named(tmp_path: Path) -> None:

@@ -79,23 +79,6 @@ def test_python_runs_as_pasted(tmp_path: Path) -> None:
     assert (other.num_warps, other.num_stages) == (8, 3)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "spelt"),
-    [
-        ("bf16", "tl.bfloat16"),
-        ("i1", "tl.int1"),
-        ("i32", "tl.int32"),
-        ("u8", "tl.uint8"),
-        ("fp8e4nv", "tl.float8e4nv"),
-    ],
-)
-def test_dtypes_are_spelt_as_in_the_language(tmp_path: Path, dtype: str, spelt: str) -> None:
-    """A dtype constant is emitted under Triton's own name."""
-    config = {"kwargs": {"ACC": {"dtype": dtype}}, "num_warps": 4, "num_stages": 2}
-    text = "".join(emit.python([result(tmp_path, good(), configs=(config,))]))
-    assert f"triton.Config({{'ACC': {spelt}}}, num_warps=4, num_stages=2)," in text
-
-
 def configs_by_key(*results: TunerResult, reading: tuple[str, ...] = ()) -> dict[str, Any]:
     """The configurations of the only file, by their keys."""
     (file,) = emit.fla(results, reading)

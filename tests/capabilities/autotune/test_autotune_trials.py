@@ -26,13 +26,6 @@ def test_a_trial_holds_its_configuration_and_one_that_stands_for_the_others(tmp_
     ]
 
 
-def test_an_only_configuration_is_tried_alone(tmp_path: Path) -> None:
-    """An only configuration has a trial of its own."""
-    (alone,) = trials(tuned_launch(tmp_path, configs=CONFIGS[:1])).configs
-    assert alone.launch is not None
-    assert alone.launch.configs == CONFIGS[:1]
-
-
 @pytest.mark.parametrize(
     ("toolchain", "count", "tuner_trials"),
     [("triton==3.5.1", 2, False), ("triton==3.1.0", 2, True), ("triton==3.1.0", 1, False)],
@@ -54,13 +47,6 @@ def test_a_configuration_as_a_compile_has_its_constants_filled_in(tmp_path: Path
     assert first.launch.omitted == ("USE_G",)
     assert (first.stage, first.options) == ("compile", {"num_warps": 4, "num_stages": 2})
     assert first.configs == CONFIGS
-
-
-def test_estimates_follow_the_order_of_configurations(tmp_path: Path) -> None:
-    """Every configuration has a positive estimate."""
-    estimates = trials(tuned_launch(tmp_path, configs=THREE)).estimates({})
-    assert len(estimates) == 3
-    assert all(estimate > 0 for estimate in estimates)
 
 
 @pytest.mark.parametrize(

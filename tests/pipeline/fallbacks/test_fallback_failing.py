@@ -41,13 +41,6 @@ def only(failures: Sequence[Failing]) -> Failing:
     return failing
 
 
-def test_what_compiles_wants_no_fallback() -> None:
-    """A tolerated failure needs none while another configuration compiles."""
-    fits, over = fake.cell("k", num_warps=4), fake.cell("k", num_warps=8)
-    assert scan_of([compile_cell(fits), over_shared(over)]).failing() == []
-    assert [each.key for each in scan_of([over_shared(over)]).failing()] == [over.key]
-
-
 def test_a_configuration_whose_alternative_compiles_wants_none() -> None:
     """A configuration whose alternative compiles needs no fallback."""
     split = {name: Alternative({"SPLIT": value}, {}) for name, value in (("one", 1), ("two", 2))}
@@ -57,15 +50,6 @@ def test_a_configuration_whose_alternative_compiles_wants_none() -> None:
     plan = Plan("m", [cell], {})
     assert ScanResult(plan, [over_shared(cell), compile_cell(other)]).failing() == []
     assert [each.key for each in ScanResult(plan, [over_shared(cell)]).failing()] == [cell.key]
-
-
-def test_a_failure_knows_its_place_and_signature() -> None:
-    """A failure has its cell, place and signature."""
-    cell = fake.cell("k", num_warps=8)
-    failing = only(scan_of([fail_cell(cell)]).failing())
-    assert (failing.cell, failing.key) == (cell, cell.key)
-    assert failing.place == ("fake==1.0", "sm90")
-    assert (failing.signature or "").startswith("FC308:ttgir:f:")
 
 
 @pytest.mark.parametrize("change", [{"until": "ttir"}, {"stage": "autotune"}])
@@ -103,19 +87,6 @@ def test_the_same_call_is_found_on_other_releases_and_targets() -> None:
     assert [each.key for each in scan.elsewhere(failing)] == [newer.key, smaller.key]
     places = [failing.place, ("fake==2.0", "sm90")]
     assert scan.at(failing, places) == [here, newer]
-
-
-def test_a_fallback_names_what_changes_and_who_changes_it() -> None:
-    """A fallback has the failing and the changed settings, with marks."""
-    works, fails = fake.cell("k", num_warps=4), fake.cell("k", num_warps=8)
-    scan = scan_of([compile_cell(works), fail_cell(fails)])
-    failing = only(scan.failing())
-    release = scan.fallback(failing, {"fake": "2.0"}, "release", [("fake==2.0", "sm90")], 2.0)
-    assert (dict(release.failing), dict(release.use)) == ({"num_warps": 8}, {"fake": "2.0"})
-    assert (dict(release.marks), release.steps) == ({"fake": "release"}, 2.0)
-    settings = scan.other_settings(failing, Candidate({"num_warps": 4}, loss=0.5), [failing.place])
-    assert (dict(settings.use), settings.steps, settings.loss) == ({"num_warps": 4}, 1.0, 0.5)
-    assert dict(settings.marks) == {"num_warps": "option"}
 
 
 def test_settings_in_another_dtype_have_no_estimate() -> None:

@@ -53,11 +53,6 @@ def refusal(before: str, after: str) -> str:
     return str(caught.value)
 
 
-def test_a_declaration_is_a_literal() -> None:
-    """It is read, and nothing is run."""
-    assert declaration("SHAPES").value == [{"T": 64}, {"T": 128}]
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -12,48 +12,12 @@ from flacheck.capabilities.repro.kernel.rewriting import (
     without_parameters,
 )
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.syntax_trees import (
-    callee_name,
-    expression,
-    keep_statements,
-    without_dead,
-)
 from flacheck.capabilities.repro.passes.partial_evaluation import inline_calls
 from tests.made_specimens import HEAD, POINTER, chain, specimen
 
 
 def texts(body: list[ast.stmt]) -> list[str]:
     return [ast.unparse(statement) for statement in body]
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("tl.dot(a, b)", "tl.dot"),
-        ("tl.math.exp(a)", "tl.math.exp"),
-        ("a.to(tl.float32)", ".to"),
-        ("(a + b).sum(0)", ".sum"),
-        ("helper(a)", "helper"),
-        ("a + b", ""),
-    ],
-)
-def test_a_call_is_named_by_what_it_calls(text: str, name: str) -> None:
-    """A method is named alone, a function of the language by its path."""
-    assert callee_name(expression(text)) == name
-
-
-def test_dead_code_goes_and_effects_stay() -> None:
-    """Assignments without a reader are dropped, through a chain."""
-    body = ast.parse("a = 1\nb = a\nc = b\ntl.store(x, 1)\nd = tl.atomic_add(x, 1)").body
-    assert texts(without_dead(body)) == ["tl.store(x, 1)", "d = tl.atomic_add(x, 1)"]
-
-
-def test_emptied_branches_go() -> None:
-    """A branch without statements is dropped; one empty side passes."""
-    body = ast.parse("if a:\n    b = 1\nif c:\n    b = 2\nelse:\n    d = 3").body
-    assert texts(keep_statements(body, lambda s: "b = " not in ast.unparse(s).splitlines()[0])) == [
-        "if c:\n    pass\nelse:\n    d = 3"
-    ]
 
 
 def inlined_into(call: str, helper: str) -> list[str]:
