@@ -39,6 +39,7 @@ _ALIASES: Mapping[str, str] = {
     **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
 }
+_LANGUAGE_KINDS = {"fp": "float", "bf": "bfloat", "i": "int", "u": "uint"}
 # Spellings of dtypes in triton.language that a constexpr may hold, beside the names above.
 _LANGUAGE_DTYPES = {
     *DTYPES,
@@ -234,6 +235,11 @@ def find_dtype(text: str) -> str | None:
     if plain in DTYPES:
         return plain
     return _ALIASES.get(plain)
+
+
+def language_name(dtype: str) -> str:
+    """Return the name of a dtype in Triton's language: `float16` for fp16, `uint8` for u8."""
+    return re.sub(r"^(fp|bf|i|u)(?=\d)", lambda match: _LANGUAGE_KINDS[match[1]], dtype)
 
 
 def with_known_dtypes(argument: Any) -> Any:

@@ -27,6 +27,7 @@ from flacheck.evidence.analysis.fallbacks import Fallback
 from flacheck.evidence.analysis.known_good import group_by_key
 from flacheck.evidence.analysis.order import kernel_name, short, split
 from flacheck.model import Json, canonical
+from flacheck.model.launch import language_name
 from flacheck.model.text import visible
 
 # The options of `triton.Config`.
@@ -34,13 +35,6 @@ _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _Config = Mapping[str, Any]
 # An emitted configuration has these first; other options follow by name.
 _FIRST = ("num_warps", "num_stages")
-_LANGUAGE = {
-    "fp64": "float64",
-    "fp32": "float32",
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "i1": "int1",
-}
 # Other dtypes keep Triton's name; FLA then finds no entry for the key.
 _TORCH = {
     "fp64": "float64",
@@ -250,10 +244,7 @@ def _python_config(config: Mapping[str, Any]) -> str:
 def _literal(value: Any) -> str:
     if not (isinstance(value, Mapping) and "dtype" in value):
         return repr(value)
-    dtype = value["dtype"]
-    # i32 is tl.int32, u8 tl.uint8 and fp8e5 tl.float8e5.
-    spelling = re.sub(r"^i(?=\d)", "int", re.sub(r"^u(?=\d)", "uint", dtype))
-    return "tl." + _LANGUAGE.get(dtype, re.sub(r"^fp8", "float8", spelling))
+    return "tl." + language_name(value["dtype"])
 
 
 @dataclass(frozen=True)

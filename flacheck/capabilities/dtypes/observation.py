@@ -12,14 +12,14 @@ from typing import Any
 
 from msgspec import Struct, convert
 
-# torch's names to flacheck's.
-_SHORT = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
+from flacheck.model.launch import find_dtype
+
 HALF = ("fp16", "bf16")
 
 
 def short(dtype: str) -> str:
     """Return flacheck's name of a torch dtype: `fp16` for `float16`."""
-    return _SHORT.get(dtype, dtype)
+    return find_dtype(dtype) or dtype
 
 
 class Mode(Struct, frozen=True):

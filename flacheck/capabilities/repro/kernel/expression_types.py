@@ -14,13 +14,10 @@ from typing import Any
 
 import msgspec
 
+from flacheck.model.launch import DTYPES, find_dtype, language_name
+
 # The language's name of each dtype.
-_NAMES = """
-i1:int1 i8:int8 u8:uint8 i16:int16 u16:uint16 i32:int32 u32:uint32 i64:int64 u64:uint64
-fp8e5:float8e5 fp8e4nv:float8e4nv fp8e4b8:float8e4b8 fp8e5b16:float8e5b16
-bf16:bfloat16 fp16:float16 fp32:float32 fp64:float64
-"""
-NAMES: dict[str, str] = dict(pair.split(":") for pair in _NAMES.split())
+NAMES: dict[str, str] = {dtype: language_name(dtype) for dtype in DTYPES}
 # A kind of node, its first line below the `def`, its first column, its last line and column.
 _Position = tuple[str, int, int, int, int]
 
@@ -111,10 +108,10 @@ def _position(node: ast.expr, lines_before: int) -> _Position:
 def _type(fact: TypeFact) -> Type | None:
     if fact.kind == "constant":
         return Constant(fact.name)
-    # `int32` is `i32` in a launch, `uint8` is `u8`.
-    name = fact.name.replace("uint", "u").replace("int", "i")
-    if name.removeprefix("*") not in NAMES:
+    dtype = find_dtype(fact.name.removeprefix("*"))
+    if dtype is None:
         return None
+    name = f"*{dtype}" if fact.name.startswith("*") else dtype
     if fact.kind == "dtype":
         return DTypeValue(name)
     if fact.kind == "block pointer":
