@@ -11,7 +11,6 @@ from flacheck.capabilities.repro.kernel.rewriting import (
     drop_unread_parameters,
     pointer_to,
     replace_nodes,
-    rewrite,
 )
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.passes.search import (
@@ -149,7 +148,6 @@ def sinks(best: Specimen) -> Proposals:
 
 
 def _other_sinks(specimen: Specimen) -> Iterator[Specimen]:
-    yield from _bare(specimen)
     body = specimen.function.body
     stores = []
     for statement in body:
@@ -172,24 +170,3 @@ def _other_sinks(specimen: Specimen) -> Iterator[Specimen]:
             new = plain_addresses.store(pointer, kind.shape, value)
             candidate = replace_nodes(specimen, {old: new}, args)
             yield drop_unread_parameters(candidate)
-
-
-def _bare(specimen: Specimen) -> Iterator[Specimen]:
-    """Yield the kernel up to a bare call, which is enough for a failure in the front end."""
-    for at, statement in enumerate(specimen.function.body):
-        if not isinstance(statement, (ast.Assign, ast.AugAssign)):
-            continue
-        for call in _calls(statement.value):
-            body = specimen.copied_body()[:at]
-            body.append(ast.Expr(copy.deepcopy(call)))
-            yield drop_unread_parameters(rewrite(specimen, body))
-
-
-def _calls(value: ast.expr) -> list[ast.Call]:
-    """Return the calls in a value: a call's arguments, then itself; both sides of arithmetic."""
-    if isinstance(value, ast.BinOp):
-        return [*_calls(value.left), *_calls(value.right)]
-    if isinstance(value, ast.Call):
-        inner = [argument for argument in value.args if isinstance(argument, ast.Call)]
-        return [*inner, value]
-    return []
