@@ -1,4 +1,4 @@
-"""The table of models' sizes: its rows, its ranking, and the packages that it is read from."""
+"""The table of models' sizes: its rows, and the packages that it is read from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.tables.model_sizes import Layer, ModelSizes, list_models, rank_head_sizes
+from flacheck.tables.model_sizes import Layer, list_models
 from tests.paths import ROOT, TABLES
 
 
@@ -26,35 +26,6 @@ def test_every_row_names_the_configuration_class_that_it_was_read_from() -> None
     """A source is a class of a package at an exact version."""
     form = re.compile(r"\w+Config\(\) of (transformers|flash-linear-attention) \d+\.\d+\.\d+")
     assert [each.name for each in list_models() if not form.fullmatch(each.source)] == []
-
-
-def test_the_commonest_head_size_comes_first() -> None:
-    """Sizes of more models come first."""
-    sizes = {"layer": Layer.ATTENTION, "hidden": 64, "source": "S"}
-    narrow = {"key_size": 64, "value_size": 64, "key_heads": 4, "value_heads": 4}
-    wide = {"key_size": 128, "value_size": 256, "key_heads": 2, "value_heads": 2}
-    sizes_by_rank = rank_head_sizes(
-        [
-            ModelSizes(name="A", heads=4, **narrow, **sizes),
-            ModelSizes(name="B", heads=2, **wide, **sizes),
-            ModelSizes(name="C", heads=8, **wide, **sizes),
-            ModelSizes(name="D", heads=8, **wide, **sizes),
-            ModelSizes(name="E", state=16, **sizes),
-        ]
-    )
-    assert [
-        (each.key_size, each.value_size, each.heads, each.models) for each in sizes_by_rank
-    ] == [
-        (128, 256, 8, ("C", "D")),
-        (128, 256, 2, ("B",)),
-        (64, 64, 4, ("A",)),
-    ]
-
-
-def test_most_models_have_head_size_128() -> None:
-    """Head size 128 is the commonest."""
-    first = rank_head_sizes(list_models())[0]
-    assert (first.key_size, first.value_size) == (128, 128)
 
 
 @pytest.mark.network
