@@ -162,7 +162,7 @@ def stages() -> tuple[str, ...]:
 class Resolver:
     """A function from toolchain specifications to names that resolves each only once.
 
-    It keeps the choices behind the names.
+    The resolver caches the compilers of each name.
     """
 
     def __init__(self) -> None:

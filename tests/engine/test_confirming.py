@@ -79,7 +79,7 @@ def test_a_cell_that_is_struck_twice_does_not_fail(tmp_path: Path, store: Store)
 def test_failures_that_did_not_repeat_raise_the_number_of_trials(
     tmp_path: Path, store: Store
 ) -> None:
-    """A cell after four struck ones is struck three times, and then it compiles."""
+    """After four cells with signals, a fifth cell gets three signals and then compiles."""
     table = {f"k{n}": f"once {tmp_path / str(n)} fault" for n in range(4)}
     table["later"] = f"twice {tmp_path / 'later'} 3"
     cells = [fake.cell(name) for name in table]

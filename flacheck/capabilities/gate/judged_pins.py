@@ -175,7 +175,7 @@ class JudgedPins:
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
-        """The conflicts, each once, even if it holds in a project and in all its extras."""
+        """The conflicts; a conflict of a project and of all its extras counts once."""
         by_pins: dict[tuple[Pin, ...], Conflict] = {}
         for admission in self.admissions:
             if admission.conflict:

@@ -104,7 +104,7 @@ class TritonWorker:
     def op_compile(self, kernel: Kernel, request: Request) -> Reply:
         """Compile one launch; return the last `stage`, or the `resources` of the result.
 
-        The facts hold the `binary` if the request asks for it, and the target has one to run here.
+        The facts hold the `binary` if the request asks for it and this machine can run it.
         """
         function = releases.unwrap(kernel)
         launch_arguments = self._arguments(request, function)

@@ -106,7 +106,7 @@ def _cause(attempt: Attempt) -> str:
     if attempt.outcome is Outcome.TIMED_OUT:
         return f"it had not ended after {LAUNCH_SECONDS:.0f} s"
     lines = attempt.log.strip().splitlines()
-    return lines[-1][:300] if lines else f"it deaths the process ({attempt.signal})"
+    return lines[-1][:300] if lines else f"it ends the process ({attempt.signal})"
 
 
 @dataclass
