@@ -132,7 +132,13 @@ def look_up(
     own = [each for each in published if not request.triton or each.toolchain in request.toolchains]
     if entries and not own:
         raise EmptySelection(f"{request.package}: no published cell has {request.narrowing}")
-    judged = judge(own, [*published, *request.narrow(beside)])
+    stored = list(request.narrow(beside))
+    whole = [each for each in stored if not each.question.narrowing]
+    judged = []
+    for standing in judge([*own, *whole], [*published, *stored]):
+        # Releases and GPUs of the store alone are not published.
+        if any(_is_about(header, standing) for header in headers):
+            judged.append(standing)
     places = []
     for standing in sorted(judged, key=_in_order):
         answers = [header for header in headers if _is_about(header, standing)]
@@ -249,7 +255,8 @@ def _unknown(library: ResultsFolder, listed: Sequence[Combination], request: Kno
 
 def _place(standing: Standing, headers: Sequence[Header]) -> KnownPlace:
     """Return the answer of a place; its files are the headers."""
-    first = next(each for each in headers if file_name(each) in standing.sources)
+    deciding = [each for each in headers if file_name(each) in standing.sources]
+    first = (deciding or headers)[0]
     release = split(standing.toolchain)[1]
     torch: Sequence[str] = ()
     against: Sequence[str] = ()

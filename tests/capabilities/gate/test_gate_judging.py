@@ -161,8 +161,8 @@ def test_a_waiver_of_something_that_was_not_tried_is_no_finding() -> None:
 def test_what_is_known_good_is_said_as_a_requirement() -> None:
     """Known-good releases are given as requirements of Triton and torch."""
     assert gate(RECORDS, "triton==3.2.0").known_good == (
-        "triton>=3.1.0,!=3.2.0,!=3.3.0,!=3.3.1,<3.9",
-        "torch>=2.5.1,!=2.6.0,!=2.7.0,!=2.7.1,<2.15",
+        "triton>=3.4.0,<3.9",
+        "torch>=2.8.0,<2.15",
     )
     assert gate([BROKEN], "triton==3.2.0").known_good == ()
     assert (
