@@ -31,6 +31,7 @@ from flacheck.toolchains import torch_pins
 _OPEN = (StandingState.PARTIAL, StandingState.NO_RECORD)
 # The number of failing operators that a sentence names.
 _NAMED = 2
+_RESUME = "give the command of the scan again: it goes on where it stopped"
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,9 @@ class RankedRelease:
 
     @property
     def pin(self) -> str:
-        """The exact requirements: `torch==2.15.0 triton==3.9.0`."""
+        """The exact requirements: `torch==2.15.0 triton==3.9.0`; a local build by its name."""
+        if "+" in self.toolchain:
+            return f"{self.label}, which no index has"
         torch = [f"torch=={self.torch[-1]}"] if self.torch else []
         return " ".join([*torch, self.toolchain])
 
@@ -118,6 +121,11 @@ class RankedRelease:
         """All kernels of the subject, and what else fails."""
         names = {failure.kernel for failure in self.failures}
         return frozenset(names.union(*(each.kernels for each in self.standings)))
+
+    @property
+    def fails_mostly(self) -> bool:
+        """True if models meet failures in at least half of the kernels."""
+        return bool(self.deciding) and 2 * len(self.deciding) >= len(self.kernel_names)
 
     @property
     def problems(self) -> int:
@@ -183,6 +191,8 @@ def candidates(
     groups = group_by_key(((each.question.about, each.toolchain), each) for each in standings)
     releases = []
     for (about, toolchain), own in groups.items():
+        # A GPU that the release does not support has skipped cells alone.
+        own = [each for each in own if each.state is not StandingState.NO_RECORD] or own
         releases.append(RankedRelease(about, toolchain, tuple(own), remedies or {}))
     newest_first = sorted(releases, key=_by_age, reverse=True)
     return sorted(newest_first, key=_by_merit)
@@ -195,14 +205,28 @@ def _by_age(candidate: RankedRelease) -> tuple[object, ...]:
 def _by_merit(candidate: RankedRelease) -> tuple[object, ...]:
     return (
         candidate.is_open and not candidate.failures,
+        candidate.fails_mostly,
         -len(candidate.targets),
         candidate.problems,
         len(candidate.failures),
     )
 
 
-def best_answer(ranked: Sequence[RankedRelease], next: tuple[str, ...] = ()) -> Answer:
-    """Return the answer to "which release works?" by releases, best first (not empty)."""
+def run_answer(standings: Sequence[Standing], remedies: Mapping[str, str]) -> Answer:
+    """Return the answer of a run: the best of its releases."""
+    if not standings:
+        text = "this run covers no subject completely, so no release has a result"
+        return make_answer(VerdictWord.UNKNOWN, text, (), _RESUME)
+    return best_answer(candidates(standings, remedies), resume=_RESUME)
+
+
+def best_answer(
+    ranked: Sequence[RankedRelease], next: tuple[str, ...] = (), resume: str = ""
+) -> Answer:
+    """Return the answer to "which release works?" by releases, best first (not empty).
+
+    `resume` is the advice if no release has a complete result; by default the scan of the subject.
+    """
     best = ranked[0]
     subject = f"{best.about.replace('==', ' ')} on {', '.join(some(best.targets, 2))}"
     points = (*best.points(), *_untested(best), *_other_versions(ranked))
@@ -215,8 +239,8 @@ def best_answer(ranked: Sequence[RankedRelease], next: tuple[str, ...] = ()) -> 
     if best.is_open and not best.failures:
         words = VerdictWord.UNKNOWN
         text = f"no release has a complete result about {subject}"
-        recommendation = f"scan it here: flacheck scan {_subject(best)}"
-    elif 2 * len(best.deciding) >= len(best.kernel_names):
+        recommendation = resume or f"scan it here: flacheck scan {_subject(best)}"
+    elif best.fails_mostly:
         words = VerdictWord.NO
         text = f"under the best release for {subject}, {best.label}, {number}"
     elif best.restrictions:
@@ -230,7 +254,8 @@ def best_answer(ranked: Sequence[RankedRelease], next: tuple[str, ...] = ()) -> 
         text += f"{best.label} is the best release for {subject}"
     else:
         words = VerdictWord.YES
-        text = f"{subject} compiles under {best.label}: {best.kernels} kernels compile, none fails"
+        number = "1 kernel compiles" if best.kernels.of == 1 else f"{best.kernels} kernels compile"
+        text = f"{subject} compiles under {best.label}: {number}, none fails"
         if best.failures:
             text = f"{text.removesuffix('none fails')}{failing} fail that models avoid"
     return make_answer(words, text, points, recommendation, next)
@@ -243,7 +268,7 @@ def _untested(best: RankedRelease) -> list[Point]:
     if not kernels:
         return []
     number = count_noun(len(kernels), "kernel was", "kernels were")
-    return [Point(f"{number} not tested", f"flacheck scan {_subject(best)} --configs own")]
+    return [Point(f"{number} not tested", "flacheck capture records the launches of a program")]
 
 
 def _subject(candidate: RankedRelease) -> str:

@@ -26,6 +26,7 @@ from flacheck.model import Json, Record, Verdict
 from flacheck.model.record import RecordDocument
 from flacheck.model.source_location import SourceLocation
 from flacheck.model.wire import JsonStruct
+from flacheck.reports import answer as answers
 from flacheck.reports import chart, document, operators, phrases, releases
 from flacheck.reports.conclusions import answer, coverage, dtype_tables, known_good, mixed
 from flacheck.reports.document import Part, Tone, Words, row
@@ -145,8 +146,9 @@ def _plain(record: Record) -> Json:
 
 
 def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]:
-    yield _title(view)
-    yield document.Paragraph(answer(view.summary))
+    subject, origin = _origin(view)
+    yield from answers.parts(subject, view.summary.in_words, origin)
+    yield document.Paragraph(f"{_counts(view.summary)}. {answer(view.summary)}")
     yield from releases.table(view.summary)
     yield from mixed(view)
     yield from phrases.list_stale(view.run.get("stale", ()))
@@ -212,11 +214,9 @@ def _describe_change(failure: ChangedFailure) -> str:
     return f"{kernel_name(failure.kernel)}, {place}: {failure.line or failure.signature}"
 
 
-def _title(view: RunView) -> document.Title:
+def _origin(view: RunView) -> tuple[str, str]:
+    """Return the subject of a report, and where its records are from."""
     run = view.run
-    tone = Tone.GOOD
-    if view.summary.tally.blocking:
-        tone = Tone.BAD
     matrix = run.get("matrix") or "run"
     about = f"flacheck {run.get('flacheck')}, Python {run.get('python')}"
     if run.get("platform"):
@@ -224,7 +224,7 @@ def _title(view: RunView) -> document.Title:
     origin = f"{matrix} · {run.get('id')} of {run.get('started')} · {about}"
     if run.get("source") == "published":
         origin = f"{matrix} · published results of {run['started']}, {about}"
-    return document.Title(f"flacheck: {matrix}", _counts(view.summary), tone, origin)
+    return f"flacheck: {matrix}", origin
 
 
 def _counts(summary: Summary) -> str:
@@ -422,7 +422,9 @@ def _annotations(
         text = f"{each.question.name}: {each.progress} cells answered"
         place = f"{short(each.toolchain)} on {each.target}"
         yield document.Annotation("warning", f"partial: {place}", text)
-    yield document.Annotation("notice", "flacheck", f"{answer(summary)} {_counts(summary)}")
+    yield document.Annotation(
+        "notice", "flacheck", f"{summary.in_words.answer}. {answer(summary)} {_counts(summary)}"
+    )
     for pin in summary.specifiers:
         text = " ".join(filter(None, (pin.triton, pin.torch)))
         yield document.Annotation("notice", f"known good on {pin.target}", text)

@@ -225,7 +225,10 @@ def test_markdown_names_what_matters() -> None:
     """Known-good pairs, failures and fallbacks are listed."""
     text = _text("markdown", _view(_cells()))
     rule = RULES["FC302"]
-    assert text.startswith("## flacheck: seeds\n\n23 cells: ")
+    assert (
+        text.startswith("## flacheck: seeds\n\nYes: seeds on sm80, sm90 compiles under ")
+        and "\n23 cells: " in text
+    )
     assert "| 3.4.0 | 2.8.0 | sm80, sm90 | good | 7 of 7 | 3 of 3 |" in text
     assert f"- `` {RESHAPE} ``<br>1 × 3.2.0 · sm90 · " in text
     assert (

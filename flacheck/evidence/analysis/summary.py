@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
+
+from msgspec import structs
 
 from flacheck.evidence.analysis.compiled_sizes import CompiledSizes, join_sizes
 from flacheck.evidence.analysis.context import Context
@@ -23,6 +26,7 @@ from flacheck.evidence.analysis.known_good import (
 from flacheck.evidence.analysis.launch_evidence import find_blocking_failures
 from flacheck.evidence.analysis.observation import ObservedCell, observe
 from flacheck.evidence.analysis.operators import OperatorAnswer
+from flacheck.evidence.analysis.order import settings
 from flacheck.evidence.analysis.package_releases import (
     PackageRelease,
     PackageReleaseAnswer,
@@ -37,7 +41,9 @@ from flacheck.evidence.analysis.untested_cells import (
     group_untested,
     separate_untested,
 )
+from flacheck.evidence.answers import run_answer
 from flacheck.model import Json, Record, canonical
+from flacheck.model.answer import Answer
 from flacheck.model.coverage import PackageCoverage
 from flacheck.model.source_location import Locate, locate_nowhere
 from flacheck.model.wire import JsonStruct, Natural, NotEmpty
@@ -51,7 +57,7 @@ class ReleaseAdvisory(JsonStruct, frozen=True):
     text: NotEmpty
 
 
-class RunSummary(JsonStruct, frozen=True, kw_only=True):
+class RunSummary(Answer, frozen=True, kw_only=True):
     """The counts of cells and the conclusions from them, as in flacheck.run/1.
 
     `package_failures` are failures that every compiled release has: they make no release bad.
@@ -121,6 +127,12 @@ class Summary:
         """The sizes of the launches that answer; None if no kernel has a head size."""
         return join_sizes(standing.sizes for standing in self.answering)
 
+    @cached_property
+    def in_words(self) -> Answer:
+        """The answer: the best of the releases, and what is wrong with it."""
+        uses = {each.kernel: f"use {settings(each.use)}" for each in reversed(self.fallbacks)}
+        return run_answer(self.answering, uses)
+
     @property
     def partial(self) -> tuple[Standing, ...]:
         """The places where a question is not answered completely."""
@@ -147,6 +159,7 @@ class Summary:
             for each in standing.operators:
                 operators.append(each.on(*standing.place))
         return RunSummary(
+            **structs.asdict(self.in_words),
             compiles=self.tally.compiles,
             fails=self.tally.fails,
             unknown=self.tally.unknown,
