@@ -16,6 +16,7 @@ from flacheck.api.results import library_of
 from flacheck.capabilities.known_results.document import Known
 from flacheck.capabilities.known_results.lookup import KnownRequest, look_up, releases_of_torch
 from flacheck.errors import UsageError
+from flacheck.evidence.measured.comparison import stored_measurements
 from flacheck.evidence.published.evidence import stored_evidence
 from flacheck.source.packages import package as packages
 from flacheck.store import FILE, Store
@@ -68,4 +69,5 @@ def known(package: str, **options: Unpack[KnownOptions]) -> Known:
     if not (folder / FILE).is_file():
         return look_up(library, request)
     with Store.open(folder, create=False) as open_store:
-        return look_up(library, request, stored_evidence(open_store, request.is_about))
+        beside = stored_evidence(open_store, request.is_about)
+        return look_up(library, request, beside, stored_measurements(open_store))

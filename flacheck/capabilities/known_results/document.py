@@ -8,6 +8,7 @@ from flacheck.evidence.analysis.compiled_sizes import CompiledSizes
 from flacheck.evidence.analysis.fallbacks import ReportedFallback
 from flacheck.evidence.analysis.judgement import PackageFailure
 from flacheck.evidence.analysis.standing_state import Share, StandingState
+from flacheck.evidence.measured.comparison import CardComparison
 from flacheck.evidence.published.form import Highlight
 from flacheck.model.answer import Answer
 from flacheck.model.wire import JsonStruct
@@ -28,8 +29,9 @@ class KnownPlace(JsonStruct, frozen=True, kw_only=True):
     `configs` are the configurations of its files, `edges and usual`. `failing_kernels` are those
     with a failure that counts, `untested_kernels` those of which every cell is untested. `sizes`
     are those of the compiled launches, null if they are unknown; `older_launches` is true if a
-    capture of today would make other launches. `reason` is null if the answer is about the package
-    that is installed here, else the difference.
+    capture of today would make other launches. `measured` has the release beside another one on
+    each GPU where both were measured, by the user or the project. `reason` is null if the answer is
+    about the package that is installed here, else the difference.
     """
 
     about: str
@@ -49,6 +51,7 @@ class KnownPlace(JsonStruct, frozen=True, kw_only=True):
     advisories: tuple[str, ...]
     fallbacks: tuple[ReportedFallback, ...]
     highlights: tuple[Highlight, ...]
+    measured: tuple[CardComparison, ...]
     date: str
     flacheck: str
     python: str

@@ -30,6 +30,8 @@ from flacheck.evidence.analysis.standing import Standing
 from flacheck.evidence.analysis.standing_state import StandingState, add_shares
 from flacheck.evidence.answers import RankedRelease, best_answer, candidates
 from flacheck.evidence.baseline.standings import signature_of
+from flacheck.evidence.measured.comparison import CardComparison, beside_first
+from flacheck.evidence.measured.results import MeasureDocument
 from flacheck.evidence.published.combinations import Combination
 from flacheck.evidence.published.evidence import detailed_standing
 from flacheck.evidence.published.form import FileEntry, Header, file_name
@@ -111,9 +113,14 @@ class KnownRequest:
 
 
 def look_up(
-    library: ResultsFolder, request: KnownRequest, beside: Sequence[Standing] = ()
+    library: ResultsFolder,
+    request: KnownRequest,
+    beside: Sequence[Standing] = (),
+    documents: Sequence[MeasureDocument] = (),
 ) -> Known:
     """Return what is published about a package, with the failures of other evidence `beside`.
+
+    The `documents` are the user's own measurements.
 
     Raises:
         UsageError: If nothing is published about it; the nearest version is named.
@@ -142,7 +149,7 @@ def look_up(
     places = []
     for standing in sorted(judged, key=_in_order):
         answers = [header for header in headers if _is_about(header, standing)]
-        places.append(_place(standing, answers))
+        places.append(_place(standing, answers, documents))
     pairs = tuple(_pairs(places))
     return Known(
         **structs.asdict(_answer(request, headers, judged, gaps)),
@@ -253,7 +260,9 @@ def _unknown(library: ResultsFolder, listed: Sequence[Combination], request: Kno
     return f"nothing is published about {request.package} on {on}"
 
 
-def _place(standing: Standing, headers: Sequence[Header]) -> KnownPlace:
+def _place(
+    standing: Standing, headers: Sequence[Header], documents: Sequence[MeasureDocument]
+) -> KnownPlace:
     """Return the answer of a place; its files are the headers."""
     deciding = [each for each in headers if file_name(each) in standing.sources]
     first = (deciding or headers)[0]
@@ -282,11 +291,23 @@ def _place(standing: Standing, headers: Sequence[Header]) -> KnownPlace:
         advisories=tuple(against),
         fallbacks=_each_once(_of_kernels(standing, headers, "fallbacks")),
         highlights=_each_once(_of_kernels(standing, headers, "highlights")),
+        measured=_measured(standing, headers, documents),
         date=first.date,
         flacheck=first.flacheck,
         python=first.python,
         reason=why_not_valid(first),
     )
+
+
+def _measured(
+    standing: Standing, headers: Sequence[Header], documents: Sequence[MeasureDocument]
+) -> tuple[CardComparison, ...]:
+    """Return the comparison on each GPU; the user's own one takes the place of a published one."""
+    by_card = {each.card: each for header in headers for each in header.measured}
+    here = [each for each in documents if each.target == standing.target]
+    for own in beside_first(here, standing.toolchain, standing.question.about):
+        by_card[own.card] = own
+    return tuple(by_card.values())
 
 
 def _of_kernels(standing: Standing, headers: Iterable[Header], name: str) -> Iterator[Any]:

@@ -195,7 +195,9 @@ def _build_release(
         records = list(store.current(place.possible_keys))
         _refuse_unclassified(records, combination)
         facts = _facts(plan, place, captures)
-        measured = beside_first(documents, place.request.toolchain, place.question.about)
+        request = place.request
+        here = [each for each in documents if each.target == request.target]
+        measured = beside_first(here, request.toolchain, place.question.about)
         facts = replace(facts, fallbacks=_fallbacks(place, records, plan), measured=tuple(measured))
         header, body = pack(place, records, combination.configs, origin, facts)
         content = encode(header, body)

@@ -17,7 +17,7 @@ from flacheck import UsageError, reports
 from flacheck.api.results import library_of
 from flacheck.capabilities.results.building import Building, select, write_manifest
 from flacheck.capabilities.results.verifying import find_unclassified
-from flacheck.evidence.measured.comparison import compare
+from flacheck.evidence.measured.comparison import FIELD, compare
 from flacheck.evidence.published.combinations import Combination, read_combinations
 from flacheck.evidence.published.form import (
     GENERATION,
@@ -30,10 +30,11 @@ from flacheck.evidence.published.form import (
 from flacheck.evidence.published.highlights import highlights
 from flacheck.evidence.published.library import open_library, why_not_valid
 from flacheck.evidence.published.packing import ResultsOrigin, SubjectFacts, pack, unpack
-from flacheck.model import KeySet, Question, Record, RequestedCells, RequestedPlace
+from flacheck.model import KeySet, Purpose, Question, Record, RequestedCells, RequestedPlace
 from flacheck.pipeline.job import RunOptions
 from flacheck.reports import known_results as known_report
 from flacheck.reports.display import Display
+from flacheck.store import Store
 from flacheck.tables import find_shipped_folder
 from flacheck.version import __version__
 from tests.evidence.measured.test_comparison import launch, measurement
@@ -494,3 +495,31 @@ def test_a_file_has_the_measurements_of_its_release() -> None:
     assert decode_header(content, "x").measured == (slow,)
     with pytest.raises(ValueError, match="of another release"):
         replace(header, measured=(replace(slow, after="triton==9.9.9"),))
+
+
+def test_known_shows_published_and_own_measurements(folder: Path, tmp_path: Path) -> None:
+    """The user's own measurement takes the place of a published one on the same GPU."""
+    old, new = "triton==3.1.0", "triton==3.2.0"
+    published = measurement(launch("gla", {old: 10.0, new: 15.0}))
+    header, body = pack_records(with_own_keys(answers()))
+    measured = tuple(compare([published], old, new))
+    write_file(folder, replace(header, measured=measured), body)
+    write_manifest(folder, folder / "list.yaml")
+    store = tmp_path / "store"
+
+    def clauses() -> list[str]:
+        answer = flacheck.known("flash-linear-attention", results=folder, store=store)
+        validate_json("known", answer.to_json())
+        page = "".join(reports.render("markdown", known_report.report(answer), Display()))
+        found = [each for place in answer.places for each in place.measured]
+        assert all(each.clause in page.replace("\\", "") for each in found)
+        return [each.clause for each in found]
+
+    slower = "on an H200: 1 of 1 operators slower (gla 1.50), 0 faster, no wrong output"
+    assert clauses() == [slower]
+    own = measurement(launch("gla", {old: 10.0, new: 10.0}))
+    own = replace(own, about=PACKAGE)
+    with Store.open(store) as opened:
+        run = opened.begin_run({}, PACKAGE, purpose=Purpose.MEASURE)
+        opened.finish_run(run, {FIELD: own.to_json()})
+    assert clauses() == [slower.replace("1 of 1", "0 of 1").replace(" (gla 1.50)", "")]
