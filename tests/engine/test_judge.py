@@ -50,9 +50,7 @@ def test_a_record_holds_of_a_finding_what_names_it() -> None:
 
 
 def test_a_known_failure_of_a_made_up_call_is_one() -> None:
-    """A removed API and a failure after the front end do not depend on arguments, so they count for
-    a made-up call.
-    """
+    """A removed API and a failure after the front end count for a made-up call too."""
     removal = replace(ODD, log=REMOVAL, exception=("AttributeError",))
     assert judge(made_up(True), removal).verdict is Verdict.FAILS
     assert judge(made_up(True), replace(ODD, stage="ttgir")).verdict is Verdict.FAILS

@@ -199,8 +199,8 @@ def _of_stored(before: Side, after: Side, stored_side: StoredSide, trust: bool) 
             cell = cells.rebuild_cell(record, trust)
         except UsageError as error:
             raise UsageError(
-                f"{stored_side.name} does not hold what its cells were compiled from ({error}); "
-                "say what to compile with --package or --matrix"
+                f"{stored_side.name} lacks the sources of its cells ({error}); "
+                "name the subject with --package or --matrix"
             ) from None
         new_cells.append(cell.under(release.choice.identity))
         packages.update(cell.packages)

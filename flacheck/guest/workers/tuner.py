@@ -162,7 +162,7 @@ def _keys(kernel: Kernel, tuner: Kernel, arguments: Json) -> list[Json]:
 def _pairs(tuner: Kernel, argument_names: list[str]) -> list[tuple[str, str | None]]:
     """Return each name in the key with the argument at its position.
 
-    That argument is used for values without a name.
+    A value without a name is taken for that argument.
     """
     if not releases.has_positional_keys(tuner):
         return [(name, name) for name in tuner.keys if name in argument_names]

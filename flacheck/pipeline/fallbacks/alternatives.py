@@ -42,7 +42,7 @@ def fallbacks(cells: Sequence[ObservedCell], forms: FormsOf) -> list[Fallback]:
 
 
 class _Neighbours:
-    """The compiling cells, indexed by what a failing cell may keep."""
+    """The compiling cells, indexed by the settings that a failing cell may keep."""
 
     def __init__(self, cells: Sequence[ObservedCell], forms: FormsOf) -> None:
         by_launch = []

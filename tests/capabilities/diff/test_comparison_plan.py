@@ -139,7 +139,7 @@ def test_results_of_several_compilers_are_no_side() -> None:
 
 def test_results_without_sources_cannot_be_compiled_again() -> None:
     """The error names --package and --matrix."""
-    with pytest.raises(UsageError, match="say what to compile with --package or --matrix"):
+    with pytest.raises(UsageError, match="name the subject with --package or --matrix"):
         ask(stored_side(OLD, how="cut", package=None, kernel="a:b"), release("3.7.1"))
 
 

@@ -194,7 +194,7 @@ def test_a_launch_that_was_not_checked_does_not_displace_a_refused_one(drive: Dr
 
 
 def test_a_none_that_a_public_operator_passes_is_evidence(drive: Drive) -> None:
-    """The kernel takes a tensor there; an inner function's callers may pass one."""
+    """A None of a public operator is evidence; a None of an inner function is a guess."""
     drive.launch(Rank.OUTER, "m:public", is_guess=True, h=None)
     with_none = {drive.witness.latest}
     drive.launch(Rank.INNER, "m:inner", h=None)
