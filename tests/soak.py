@@ -288,10 +288,7 @@ run(Path(folder), script, seconds=90)
 
 
 def orphan(count: int, chance: random.Random) -> Tally:
-    """Kill this number of parents with kill -9.
-
-    Scans, and the program of captures and verifications.
-    """
+    """Kill this number of parents with kill -9: scans, and programs under a warden."""
     tally = Tally()
     while tally.counts["parents"] < count:
         with tempfile.TemporaryDirectory() as folder:

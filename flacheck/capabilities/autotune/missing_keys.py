@@ -99,7 +99,7 @@ def _is_free(evidence: KeyEvidence, name: str) -> bool:
 def _fault_of_code(evidence: KeyEvidence, name: str) -> KeyFault:
     why = "decides a branch, a loop or a tile, the host code passes it freely, and it is in no key"
     if evidence.is_length(name):
-        why = f"{why}: each of its values is compiled anew, and as a key would be tuned anew"
+        why = f"{why}: each value is compiled anew, and as a key each would be tuned anew"
         return _do_not_specialize(evidence, name, evidence.calls[0], why)
     why = f"{why}: what was tuned for one of its values is used for all"
     return KeyFault(name, "missing", name, None, why)

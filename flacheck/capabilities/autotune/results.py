@@ -191,10 +191,10 @@ class ExaminedConfig:
 class Cost(JsonStruct, frozen=True):
     """The seconds of compiling before the first result, see `flacheck.capabilities.autotune.cost`.
 
-    `keys` is the number of distinct keys of the recorded launches. `seconds` compile all
-    configurations once, `first_run` for every key, `warmed` the same with `workers` compilers at
-    once, `pruned` for every key without the droppable configurations. `droppable` maps the indexes
-    of configurations that tuning gains nothing from to the reason.
+    `keys` is the number of distinct keys of the recorded launches. `seconds` is the time to
+    compile all configurations once, `first_run` for every key, `warmed` for every key with
+    `workers` compilers, `pruned` for every key without the droppable configurations. `droppable`
+    maps the indexes of configurations from which tuning gains nothing to the reason.
     """
 
     configs: Count

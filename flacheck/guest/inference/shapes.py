@@ -287,7 +287,7 @@ def _spellings(name: str) -> Iterator[str]:
 
 
 def _size_meaning(symbol: str) -> str | int | None:
-    """Return the symbol of `SIZES`, or the size, of a longer name of a dimension."""
+    """Return the symbol in `SIZES`, or the size, for a long name of a dimension."""
     for pattern, meaning in _SIZE_NAMES:
         if re.search(pattern, symbol.lower()):
             return meaning
