@@ -32,8 +32,8 @@ class WrongKernel(JsonStruct, frozen=True):
 class CardComparison(JsonStruct, frozen=True):
     """One release beside another in a measurement on one GPU.
 
-    Ratios are of the times of `to` to those of `from`. `wrong` are kernels under `to`, `launches`
-    the number of compared launches.
+    A ratio is the time under `to` by the time under `from`. `wrong` are kernels under `to`,
+    `launches` the number of compared launches.
     """
 
     card: str

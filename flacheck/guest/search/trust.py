@@ -70,7 +70,7 @@ class CallTrust:
 
     @property
     def is_computed(self) -> bool:
-        """True if no constant is a guess: the host code ran to its end, or its launch has them."""
+        """True if the call did not fail and no constant of it was invented."""
         return self.rank != Rank.FAILED and not self.has_guessed_constants
 
 

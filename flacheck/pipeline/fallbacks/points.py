@@ -35,7 +35,7 @@ class Points:
     def nearest(self, failing: Mapping[str, Any]) -> list[Use]:
         """Return the nearest change for each set of names that may change, nearest first.
 
-        The result is empty also if the failing settings compile themselves and nothing else does.
+        The result is also empty if only the failing settings themselves compile.
         """
         here = self._point(failing)
         surplus = sorted(failing.keys() - set(self._names), key=position)

@@ -140,7 +140,7 @@ def test_dependencies_that_cannot_wait_are_imported_as_ever(shop: Path) -> None:
 
 
 def test_a_name_that_an_init_imports_comes_before_a_submodule_of_that_name(shop: Path) -> None:
-    """`from .entry import entry` leaves the function, however the submodule was imported before; a
+    """`from .entry import entry` binds the function, however the submodule was imported before; a
     dependency's `__init__` runs for it."""
     files = {
         "shop/utils/__init__.py": "from shop.utils.entry import entry\nfrom . import plain\n",
