@@ -24,8 +24,8 @@ from flacheck.capabilities.diff.result import Comparison
 from flacheck.capabilities.diff.sides import Side
 from flacheck.evidence.analysis.observation import ObservedCell
 from flacheck.evidence.analysis.standing import Standing
+from flacheck.evidence.measured.comparison import CardComparison, stored_measurements
 from flacheck.evidence.measured.comparison import compare as compare_on_cards
-from flacheck.evidence.measured.comparison import stored_measurements
 from flacheck.evidence.published.evidence import judged_evidence
 from flacheck.evidence.published.library import ResultsFolder
 from flacheck.model import Record
@@ -88,7 +88,8 @@ def diff(
     if not (options["no_published"] or options["fresh"]):
         published = _by_published(before, after, subject, selection, library, folder)
         if isinstance(published, PublishedSides):
-            return with_measurements(compare_published(published, is_waived, failures_of), folder)
+            compared = compare_published(published, is_waived, failures_of)
+            return with_measurements(compared, folder, library)
         if published:
             handle(Progress(f"not answered by published results: {published}"))
     plan = comparison_plan.plan_comparison(before, after, subject, is_chosen, selection)
@@ -99,20 +100,34 @@ def diff(
         return drain(compare(plan, None, is_waived, run), on_event)
     with Store.open(folder) as open_store:
         compared = drain(compare(plan, open_store, is_waived, run, failures_of), on_event)
-    return with_measurements(compared, folder)
+    return with_measurements(compared, folder, library)
 
 
-def with_measurements(result: Comparison, folder: Path) -> Comparison:
-    """Return the comparison with the stored measurements of both releases, if there are any."""
+def with_measurements(
+    result: Comparison, folder: Path, library: ResultsFolder | None = None
+) -> Comparison:
+    """Return the comparison with the measurements of both releases, if there are any.
+
+    The user's own one on a GPU takes the place of a published one.
+    """
     before, after = result.before.toolchain, result.after.toolchain
-    if before is None or after is None or not (folder / FILE).is_file():
+    if before is None or after is None or before == after:
         return result
-    with Store.open(folder, create=False) as store:
-        documents = stored_measurements(store)
-    about = result.about
-    if about.endswith(".jsonl"):
-        about = Path(about).stem
-    return replace(result, measured=tuple(compare_on_cards(documents, before, after, about)))
+    by_card: dict[str, CardComparison] = {}
+    if library is not None:
+        for entry in library.entries(result.about, accepts=lambda each: each.toolchain == after):
+            for published in library.header(entry).measured:
+                if published.before == before and entry.target in result.targets:
+                    by_card[published.card] = published
+    if (folder / FILE).is_file():
+        with Store.open(folder, create=False) as store:
+            documents = stored_measurements(store)
+        about = result.about
+        if about.endswith(".jsonl"):
+            about = Path(about).stem
+        for own in compare_on_cards(documents, before, after, about):
+            by_card[own.card] = own
+    return replace(result, measured=tuple(by_card.values()))
 
 
 class _Failures:

@@ -231,18 +231,21 @@ def _slower(result: Comparison) -> Iterator[Part]:
 def _measured(result: Comparison) -> Iterator[Part]:
     """Yield what is slower and what is wrong on each GPU where both releases were measured."""
     for each in result.measured:
+        ratios = [*each.slower, *each.faster]
+        if not (ratios or each.wrong):
+            continue
         yield document.Heading(f"On {each.card}, driver {each.driver}, {each.date}")
         for wrong in each.wrong:
             text = f"{kernel_name(wrong.kernel)} computes a wrong result"
             yield document.Item(text, Tone.BAD, (wrong.reason,))
         rows = []
-        for ratio in [*each.slower, *each.faster][:MAX_ITEMS]:
+        for ratio in ratios[:MAX_ITEMS]:
             tone = Tone.BAD if ratio.change == "slower" else Tone.GOOD
             words = Words(f"{ratio.ratio:.2f} {ratio.change}", tone)
             rows.append(row(ratio.name, ratio.dtype or "–", words, f"{ratio.microseconds:,.1f} µs"))
         if rows:
             yield document.Table((each.unit, "dtype", "ratio", "time"), tuple(rows))
-        yield from phrases.rest(len(each.slower) + len(each.faster), "change")
+        yield from phrases.rest(len(ratios), "change")
 
 
 def _unchanged_cells(result: Comparison) -> Iterator[Part]:

@@ -5,16 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
 from flacheck.api.diff import with_measurements
+from flacheck.capabilities.results.building import write_manifest
 from flacheck.errors import Exit
 from flacheck.evidence.measured.comparison import FIELD, compare
+from flacheck.evidence.published.library import open_library
 from flacheck.model import Purpose
 from flacheck.reports import diff as diff_report
 from flacheck.reports import render
 from flacheck.reports.document import Display
 from flacheck.store import Store
 from tests.evidence.measured.test_comparison import launch, measurement
+from tests.evidence.published.test_published import pack_records, with_own_keys, write_file
 from tests.made_diff import NEW, OLD, kernels, result
+from tests.made_records import record
 from tests.schemas import validate_json
 
 SLOW = measurement(launch("hgrn", {OLD: 10.0, NEW: 14.0}), launch("gla", {OLD: 9.0, NEW: 3.0}))
@@ -64,3 +70,31 @@ def test_measurements_come_from_the_store(tmp_path: Path) -> None:
     assert [each.ratio for each in measured.slower] == [1.4]
     other = replace(comparison, about="other==1.0")
     assert with_measurements(other, tmp_path).measured == ()
+
+
+def test_a_published_measurement_stands_in_for_a_missing_own_one(tmp_path: Path) -> None:
+    """The user's own measurement on the same GPU takes its place."""
+    about = "flash-linear-attention==0.1.1"
+    header, body = pack_records(with_own_keys([record(toolchain=NEW)]))
+    published = tuple(compare([SLOW], OLD, NEW))
+    write_file(tmp_path, structs.replace(header, measured=published), body)
+    combinations = tmp_path / "list.yaml"
+    combinations.write_text("version: 1\ncombinations: []\n")
+    write_manifest(tmp_path, combinations)
+    library = open_library(tmp_path)
+    comparison = replace(result(kernels(OLD, "one"), kernels(NEW, "one")), about=about)
+    (measured,) = with_measurements(comparison, tmp_path, library).measured
+    assert [each.ratio for each in measured.slower] == [1.4]
+    own = structs.replace(WRONG, about=about)
+    with Store.open(tmp_path) as store:
+        run = store.begin_run({}, about, purpose=Purpose.MEASURE)
+        store.finish_run(run, {FIELD: own.to_json()})
+    (measured,) = with_measurements(comparison, tmp_path, library).measured
+    assert [each.kernel for each in measured.wrong] == ["package.ops:gla_kernel"]
+
+
+def test_two_packages_under_one_release_have_no_measurement(tmp_path: Path) -> None:
+    """Their launches are not each other's."""
+    comparison = result(kernels(OLD, "one"), kernels(NEW, "one"))
+    alike = replace(comparison, after=replace(comparison.after, toolchain=OLD))
+    assert with_measurements(alike, tmp_path).measured == ()
