@@ -107,7 +107,7 @@ SHARED = {
 
 # Lines of Python that the product and its tests may have. Who raises one says why in the same
 # commit; the plan is 81,000 and 50,000.
-LINES = {"flacheck": 91_978, "tests": 58_538}
+LINES = {"flacheck": 91_974, "tests": 58_546}
 
 
 @functools.cache

@@ -178,11 +178,14 @@ class OperatorSearch:
         plan = self._recipe.plain(operator).with_changes(sizes_from=self._real_sizes.first)
         success = self._call_with_repairs(operator, plan, _PLAIN_TRIES)
         base = success or self._furthest_plans.get(operator.name, plan)
+        variations = self._variations(operator)
         for variant in self._recipe.variants(operator, base):
             self._call_with_repairs(operator, variant, 1)
+            labelled = variant.with_changes(f"{variant.label}, packed")
+            for packed in variations.packed(labelled):
+                self._call_with_repairs(operator, packed, 1)
         if success is None and operator.kind != LAYER:
             return
-        variations = self._variations(operator)
         for variant in variations.usual(base):
             # Layers pass lengths and states to operators that were called with them before.
             if operator.kind != LAYER or not self._is_covered(operator, variant):

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from inspect import Parameter
-from typing import Any
 
 from ..inference.arguments import (
     NOTHING,
@@ -22,11 +21,10 @@ from .attempts import CaughtError
 _GRADIENT_ERROR = re.compile(
     r"requires? grad|inference[- ]only|for inference\b|\.requires_grad\b|(?i:no_grad\b)"
     r"|(?i:not support (?:gradients?|autograd|backward|training))"
+    r"|(?i:\b(?:backward|bwd)\b.*not (?:implemented|supported))"
 )
 # The last source lines of an error, which are searched for names of arguments.
 _ERROR_LINES = 3
-# Values of one parameter.
-_MAX_VALUES = 4
 
 
 class Repairs:
@@ -62,10 +60,6 @@ class Repairs:
         plans += self._change_shapes(plan, [*mentioned, *self._operator.takes])
         return plans
 
-    def _choices(self, parameter: Parameter) -> list[Any]:
-        """Return the values that are worth trying for a parameter."""
-        return choices(parameter)[:_MAX_VALUES]
-
     def _is_tensor(self, parameter: Parameter) -> bool:
         return is_tensor(parameter, self._shapes.is_documented(self._operator, parameter.name))
 
@@ -75,7 +69,7 @@ class Repairs:
         """Return plans with other values of a constructor's arguments."""
         plans = []
         for parameter in parameters:
-            for value in self._choices(parameter):
+            for value in choices(parameter):
                 plans.append(plan.with_changes(build={parameter.name: value}))
         return plans
 
@@ -91,7 +85,7 @@ class Repairs:
             if is_optional:
                 return [plan.including(name)]
             return [plan.with_changes(values={name: value}) for value in other_numbers(parameter)]
-        values = self._choices(parameter)
+        values = choices(parameter)
         if not values and parameter.default is None:
             return [plan.including(name)]
         return [plan.with_changes(values={name: value}) for value in values]

@@ -36,7 +36,6 @@ class Variations:
 
     def usual(self, base: CallPlan) -> Plans:
         """Yield variants with packed sequences, states in and out, and inference."""
-        lengths = self._packed_lengths()
         states = []
         final_states = {}
         for parameter in self._operator.takes:
@@ -51,10 +50,18 @@ class Variations:
         if has_states:
             yield stateful
             yield base.with_changes("one token", sizes=_ONE_TOKEN, training=False)
+        yield from self.packed(base.with_changes("packed"))
+        if has_states:
+            yield from self.packed(stateful.with_changes("packed, states"))
+
+    def packed(self, base: CallPlan) -> Plans:
+        """Yield the plan with packed sequences, if the operator takes offsets."""
+        lengths = []
+        for parameter in self._operator.takes:
+            if is_length(parameter) and not parameter.name.endswith("cpu"):
+                lengths.append(parameter)
         if lengths:
-            yield pack_sequences(base, *lengths).with_changes("packed")
-            if has_states:
-                yield pack_sequences(stateful, *lengths).with_changes("packed, states")
+            yield pack_sequences(base, *lengths)
 
     def sizes(self, base: CallPlan) -> Plans:
         """Yield the plan at the other real sizes of the dimensions that the operator has."""
@@ -96,14 +103,6 @@ class Variations:
                 yield base.with_changes(
                     label, values={parameter.name: _OTHER_SIZE}, is_repaired=True
                 )
-
-    def _packed_lengths(self) -> list[Parameter]:
-        """Return the parameters for offsets of packed sequences on the GPU."""
-        lengths = []
-        for parameter in self._operator.takes:
-            if is_length(parameter) and not parameter.name.endswith("cpu"):
-                lengths.append(parameter)
-        return lengths
 
     def _head_sizes(self, base: CallPlan) -> frozenset[str]:
         """Return the symbols of head sizes: last dimensions behind the number of heads."""

@@ -55,6 +55,7 @@ def repairs() -> Repairs:
     [
         "image requires gradients; detach it",
         "fused_norm does not support autograd",
+        "bwd of varlen is not implemented yet.",
         "a leaf Variable that requires grad is being used in an in-place operation",
     ],
 )
@@ -96,6 +97,13 @@ def test_a_recipe_says_more_by_longer_patterns() -> None:
     assert list(recipe.variants(OPERATOR, plain)) == [
         plain.with_changes("variant 1", training=False)
     ]
+
+
+def test_a_recipes_variant_is_called_with_packed_sequences_too(variations: Variations) -> None:
+    """Its sizes and values stay; without offsets among the parameters there is no such call."""
+    (packed,) = variations.packed(CallPlan("long", values={"mode": "chunk"}))
+    assert (packed.label, packed.values) == ("long", {"mode": "chunk"})
+    assert "cu_seqlens" in packed.include
 
 
 def test_usual_variants_pack_sequences_and_ask_for_states(variations: Variations) -> None:
