@@ -93,6 +93,16 @@ class _Spoken:
 
 
 _TALK = _Spoken()
+# What a command does before its first message.
+_FIRST_STEPS = {
+    "check": "reading metadata and published results",
+    "known": "reading published results",
+    "gate": "reading pins, records and published results",
+    "diff": "reading the results of both sides",
+    "scan": "reading what to compile",
+    "capture": "starting the program",
+    "dtypes": "starting the program",
+}
 
 
 class Heartbeat:
@@ -131,7 +141,8 @@ class Heartbeat:
         line = Heartbeat.describe()
         last = _TALK.message
         if line is None:
-            line = f"{self._command}, {elapsed}: {last or 'at work'}"
+            step = _FIRST_STEPS.get(self._command.rpartition(" ")[2], "reading stored results")
+            line = f"{self._command}, {elapsed}: {last or step}"
         show_step(line)
         # The next line repeats the message, not this line.
         _TALK.message = last

@@ -283,7 +283,8 @@ def _commands(comparison: ComparedSides) -> Iterator[str]:
         yield f"flacheck bisect {change.record.key[:12]}"
         yield f"flacheck repro {change.record.key[:12]}"
         break
-    if "==" in comparison.about and comparison.pin.side == "none" and comparison.targets:
+    is_one_package = "==" in comparison.about and " " not in comparison.about
+    if is_one_package and comparison.pin.side == "none" and comparison.targets:
         yield f"flacheck known {comparison.about} --target {','.join(comparison.targets)}"
     pin = comparison.pin
     requirement = pin.package or pin.torch or pin.triton

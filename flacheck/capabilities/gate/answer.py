@@ -25,7 +25,9 @@ def answer_of(gate: JudgedPins) -> Answer:
     """Return the answer with the counts of releases, what speaks against the pins, and a change."""
     points = tuple(_points(gate))
     words = VerdictWord.YES
-    if gate.exit_code() is Exit.FINDINGS:
+    is_rare = not any(each.failures and each.decides for each in gate.versions)
+    is_other = gate.conflicts or any(each.is_finding for each in gate.judged_waivers)
+    if gate.exit_code() is Exit.FINDINGS and (is_other or not is_rare):
         words = VerdictWord.NO
     elif gate.exit_code() is Exit.INCOMPLETE:
         words = VerdictWord.UNKNOWN
@@ -57,7 +59,10 @@ def _points(gate: JudgedPins) -> Iterator[Point]:
     exclude = f"exclude it: {gate.compiler.distribution}!="
     for release in gate.versions:
         if release.failures:
-            yield Point(_failures(f"{name} {release.triton}", release), exclude + release.triton)
+            remedy = exclude + release.triton
+            if not release.decides:
+                remedy = "models do not meet it: waive it in [[tool.flacheck.waivers]]"
+            yield Point(_failures(f"{name} {release.triton}", release), remedy)
     for waiver in gate.judged_waivers:
         if waiver.is_finding:
             text = f"the waiver of {waiver.waiver.about} is {waiver.use.value}"
@@ -94,6 +99,8 @@ def _recommendation(gate: JudgedPins) -> str:
         return "; ".join(changes)
     if gate.exit_code() is Exit.OK:
         return "keep the pins"
+    if not any(each.failures and each.decides for each in gate.versions) and not gate.conflicts:
+        return "keep the pins, and waive the failures that models do not meet"
     if gate.known_good:
         return f"pin {' '.join(gate.known_good)}"
     return "compile the allowed releases with --scan: none is known good"

@@ -57,6 +57,7 @@ class JudgedRelease:
         asked: The number of cells in all questions; None if that is unknown.
         extent: The numbers of answered configurations and kernels, if something is unanswered.
         sizes: The sizes of the compiled launches; None if they are unknown.
+        decides: False if no model meets its failures.
     """
 
     triton: str
@@ -75,6 +76,7 @@ class JudgedRelease:
     asked: int | None = 0
     extent: str = ""
     sizes: CompiledSizes | None = None
+    decides: bool = True
 
     @property
     def standing(self) -> ReleaseState:

@@ -25,6 +25,7 @@ from flacheck.evidence.analysis.order import by_target, by_version, split
 from flacheck.evidence.analysis.standing import Standing
 from flacheck.evidence.analysis.standing_state import add_shares, describe_extent
 from flacheck.evidence.analysis.untested_cells import group_untested
+from flacheck.evidence.analysis.weight import Reach, weigh
 from flacheck.evidence.published.answers import source
 from flacheck.model import Record, Verdict
 from flacheck.tables.settings import waivers
@@ -130,6 +131,7 @@ class Judge:
             answered=sum(each.answered_count for each in standings),
             asked=_total_cells(standings),
             sizes=join_sizes(each.sizes for each in standings),
+            decides=_models_meet(standings, {cell.kernel for cell in blocking.values()}),
         )
 
     def _accepted_keys(
@@ -382,3 +384,9 @@ def _compiles_again(waiver: Waiver, evidence: Evidence) -> bool:
         if record.verdict is Verdict.COMPILES and waiver.names(record.kernel):
             return True
     return False
+
+
+def _models_meet(standings: Iterable[Standing], kernels: Collection[str]) -> bool:
+    """Return True if models meet a failure of one of these kernels."""
+    weighed = chain.from_iterable(map(weigh, standings))
+    return any(each.reach is Reach.MODELS and each.kernel in kernels for each in weighed)
