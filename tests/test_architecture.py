@@ -89,7 +89,7 @@ TESTS_OF_THE_WHOLE = {
     "test_wheel",
 }
 # The corpus lies beside the package until a wheel is built.
-FOLDERS_OF_TESTS = {"kernels"}
+FOLDERS_OF_TESTS = {"journeys", "kernels"}
 # The sandbox uses the guest's protocol, and readers of launches files digest definitions like the
 # recorder; the analysis of Python source exists once. Those files have no dependencies, and both
 # sides share nothing else.
@@ -107,7 +107,7 @@ SHARED = {
 
 # Lines of Python that the product and its tests may have. Who raises one says why in the same
 # commit; the plan is 81,000 and 50,000.
-LINES = {"flacheck": 91_974, "tests": 58_546}
+LINES = {"flacheck": 92_003, "tests": 58_625}
 
 
 @functools.cache

@@ -1,0 +1,1 @@
+"""What new users ask, as commands with the first lines of their answers."""
