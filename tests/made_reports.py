@@ -130,7 +130,7 @@ def of_autotune(folder: Path) -> Report:
     fallback = Fallback(
         outcome.kernel, None, outcome.toolchain, "sm90", failing, use, 1.0, places=places
     )
-    first_config = replace(outcome.configs[0], timing=Timing(0.5, 0.4, 0.6, 2.0, 0.0))
+    first_config = replace(outcome.configs[0], timing=Timing(0.5, 0.4, 0.6, 0.0))
     complete = replace(outcome, configs=[first_config, outcome.configs[1]], fallbacks=(fallback,))
     return autotune.report("made:*", [complete])
 
