@@ -96,6 +96,15 @@ def test_entries_of_the_changelog_are_short() -> None:
     assert long_entries == []
 
 
+def test_a_release_has_few_entries() -> None:
+    """A release has at most 25 entries of at most 20 words, which a reader takes in at once."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    section = text.partition("## 0.2.0\n")[2].partition("\n## ")[0]
+    entries = re.findall(r"^- (.+)$", section, re.M)
+    assert 0 < len(entries) <= 25
+    assert [entry for entry in entries if len(entry.split()) > 20] == []
+
+
 def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     """The extra `docs` builds the site."""
     if importlib.util.find_spec("zensical") is None:
