@@ -28,7 +28,7 @@ def check_of(name: str) -> doctor.Check:
 def test_every_check_that_can_fail_says_what_to_do() -> None:
     """Names are unique; a failed check has a remedy."""
     checks = list(doctor.checks())
-    assert len({check.name for check in checks}) == len(checks) == 12
+    assert len({check.name for check in checks}) == len(checks) == 14
     assert all(check.remedy for check in checks if not check.ok)
 
 
