@@ -28,7 +28,7 @@ class RunOptions:
         executor: `local`, `dask` for a local Dask cluster, or `dask:ADDRESS` of a scheduler.
         cache_from: A folder or URL of a shared cache that is read before cells are compiled.
         cache_to: A folder or URL of a shared cache that receives new verdicts.
-        strategy: `all` compiles every cell, `adaptive` the most telling ones.
+        strategy: `all` compiles every cell, `adaptive` the most informative ones.
         binaries: Keep the binary of each cell in the cache; compile again for a missing one.
     """
 

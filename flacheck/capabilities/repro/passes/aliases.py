@@ -56,7 +56,7 @@ def single_assignment(specimen: Specimen) -> Specimen:
 
 
 def _inline(specimen: Specimen) -> Iterator[Specimen]:
-    """Yield the kernel without one variable that is bound once, its value at the read."""
+    """Yield the kernel with one variable that is bound once replaced by its value."""
     body = list(trees.all_statements(specimen.function.body))
     for at, statement in enumerate(body):
         plain = trees.assignment(statement)

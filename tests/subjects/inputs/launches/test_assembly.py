@@ -20,7 +20,7 @@ from flacheck.subjects.inputs.launches.assembly import problem
     ],
 )
 def test_what_instructions_need_is_let_through(text: str) -> None:
-    """Types, state spaces, declarations of registers, operands by number."""
+    """Types, state spaces, declarations of registers and numbered operands are accepted."""
     assert problem(text) is None
 
 
