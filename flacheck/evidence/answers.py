@@ -139,7 +139,7 @@ class RankedRelease:
             return VerdictWord.NO
         if self.is_open:
             return VerdictWord.UNKNOWN
-        if self.restrictions or self.advisories:
+        if self.failures or self.advisories:
             return VerdictWord.YES_BUT
         return VerdictWord.YES
 
@@ -257,7 +257,10 @@ def best_answer(
         number = "1 kernel compiles" if best.kernels.of == 1 else f"{best.kernels} kernels compile"
         text = f"{subject} compiles under {best.label}: {number}, none fails"
         if best.failures:
-            text = f"{text.removesuffix('none fails')}{failing} fail that models avoid"
+            words = VerdictWord.YES_BUT
+            verb = "fails" if failing == 1 else "fail"
+            rare = f"{count_noun(failing, 'kernel')} {verb} that models do not meet"
+            text = f"{rare}: {subject} compiles under {best.label}"
     return make_answer(words, text, points, recommendation, next)
 
 

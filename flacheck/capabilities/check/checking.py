@@ -199,7 +199,10 @@ def _answer(
     if not judged:
         text = f"nothing is on record about {_packages(current)} under {where}{on}"
         return make_answer(VerdictWord.UNKNOWN, text, tuple(points), recommendation, next)
-    text = f"{where} belong together and compile {_packages(current)}{on}"
+    belong = "belong together and compile"
+    if environment.torch is None or environment.triton is None:
+        belong = "compiles"
+    text = f"{where} {belong} {_packages(current)}{on}"
     restriction = _restriction(judged, missing, failed, environment.contradictions)
     if restriction:
         text = f"{restriction}: {text}"
@@ -226,6 +229,9 @@ def _restriction(
         return "a pin excludes what is installed"
     if missing:
         return f"nothing is on record about {missing[0]}"
+    rare = sum(len(each.failures) for each in judged)
+    if rare:
+        return f"{count_noun(rare, 'kernel fails', 'kernels fail')} that models do not meet"
     return ""
 
 

@@ -61,6 +61,10 @@ def _sentence(comparison: ComparedSides, against: Sequence[str]) -> tuple[Verdic
     still = f"{kernels.still} of {total} still {verb} {where}"
     if not before.has_verdict and not after.has_verdict:
         return VerdictWord.UNKNOWN, f"nothing has a verdict under {before.release} or {where[6:]}"
+    if comparison.is_rare_regression:
+        number = len(comparison.further_failing)
+        failing = f"{count_noun(number, 'kernel')} {_verb(number, 'fail')} that models do not meet"
+        return VerdictWord.YES_BUT, f"{failing}: {still}"
     if comparison.is_regression:
         deciding = _deciding_kernels(comparison)
         if not kernels.failing:
@@ -261,12 +265,14 @@ def _recommendation(comparison: ComparedSides) -> str:
     numbers = []
     failing = (set[str](), set(comparison.kernels.failing))
     for failures, advised, own in zip(comparison.failures, comparison.advisories, failing):
-        numbers.append(len(own.union(cell.kernel for cell in failures)) + weight_of(advised))
+        kernels = own.union(cell.kernel for cell in failures) - comparison.made_up_failing
+        numbers.append(len(kernels) + weight_of(advised))
     old, new = numbers
     better, other = comparison.after, comparison.before
-    if new > old or comparison.has_other_regression:
+    does_not_fit = comparison.has_other_regression and not comparison.is_rare_regression
+    if new > old or does_not_fit:
         better, other = other, better
-    if comparison.has_other_regression:
+    if does_not_fit:
         return f"{better.release}: {pin.why}, and the package does not fit {other.release}"
     if old == new:
         return f"{better.release}: {pin.why}, and {other.release} has as many known problems"

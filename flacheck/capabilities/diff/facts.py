@@ -1,6 +1,6 @@
 """The facts of a comparison: the outcome of each kernel, regressions and the pin."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from packaging.version import Version
@@ -127,6 +127,21 @@ class ComparedSides:
             if change.is_waived or (record is not None and record.verdict is Verdict.FAILS):
                 failing.discard(change.kernel)
         return sorted(failing - set(self.kernels.failing))
+
+    @cached_property
+    def made_up_failing(self) -> frozenset[str]:
+        """The kernels that fail on either side in made-up launches alone: models do not meet it."""
+        cells = [cell for side in self.failures for cell in side]
+        return frozenset(cell.kernel for cell in cells) - {
+            cell.kernel for cell in cells if not cell.made_up
+        }
+
+    @property
+    def is_rare_regression(self) -> bool:
+        """True if all that speaks against TO are failures that models do not meet."""
+        without = replace(self, failures=((), ()))
+        is_known = set(self.further_failing) <= self.made_up_failing
+        return self.is_regression and is_known and not without.is_regression
 
     @property
     def unmet(self) -> list[PackageNotice]:
