@@ -1,9 +1,6 @@
 """The conclusions of a run: known good releases, pins, and missing coverage."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-
-from packaging.requirements import Requirement
 
 from flacheck.evidence.analysis.order import (
     by_target,
@@ -11,10 +8,8 @@ from flacheck.evidence.analysis.order import (
     kernel_name,
     short,
     some,
-    toolchain_label,
 )
 from flacheck.evidence.analysis.slices import Slice
-from flacheck.evidence.analysis.standing_state import add_shares, describe_extent
 from flacheck.evidence.analysis.summary import RunView, Summary
 from flacheck.model.coverage import PackageCoverage
 from flacheck.reports import document, operators, phrases, releases
@@ -78,50 +73,18 @@ def _answer(summary: Summary) -> str:
 
 
 def _good_answer(summary: Summary, targets: Sequence[str]) -> str:
-    """Return the sentence for a run with known good releases, with the pins and their counts."""
-    line = f"{'; '.join(_good_releases(summary))}."
+    """Return the GPUs without a known good release, and whether advisories speak against all."""
+    sentences = []
     good_targets: set[str] = set()
     for release in summary.known_good:
         good_targets.update(release.targets)
     without = [target for target in targets if target not in good_targets]
     if without:
-        line += f" No release is known good on {', '.join(without)}."
+        sentences.append(f"No release is known good on {', '.join(without)}.")
     if all(release.advisories for release in summary.known_good):
-        line += " Advisories speak against every one of these releases (see Known good)."
-    return line
-
-
-def _good_releases(summary: Summary) -> Iterator[str]:
-    """Yield `25 of 41 cells compile with triton==3.2.0 on sm90 (16 not tested)` for each pin.
-
-    Good compilers other than Triton, and Triton builds that no requirement names, follow.
-    """
-    tritons, others = [], []
-    for release in summary.known_good:
-        if release.triton:
-            tritons.append(release)
-        else:
-            others.append(release)
-    pin_targets = set()
-    for (triton, torch), pin_names in _pins(summary).items():
-        specifier = Requirement(triton).specifier
-        names = []
-        for release in tritons:
-            version = release.triton or ""
-            if release.has_index and specifier.contains(version, prereleases=True):
-                names.append(release.toolchain)
-        yield _extent_of(summary, " and ".join(filter(None, (torch, triton))), names, pin_names)
-        pin_targets.update(pin_names)
-    for release in tritons:
-        on = [target for target in release.targets if target not in pin_targets]
-        if on:
-            name = f"Triton {release.triton}, which no index has,"
-            yield _extent_of(summary, name, [release.toolchain], on)
-    by_targets = phrases.group_by(others, lambda release: release.targets)
-    for good_targets, alike in by_targets.items():
-        names = [release.toolchain for release in alike]
-        compilers = ", ".join(some(list(map(toolchain_label, names)), phrases.MAX_KERNELS))
-        yield _extent_of(summary, compilers, names, good_targets)
+        against = "Advisories speak against every known good release (see Known good)."
+        sentences.append(against)
+    return " ".join(sentences)
 
 
 def _pins(summary: Summary) -> dict[tuple[str, str | None], list[str]]:
@@ -130,56 +93,6 @@ def _pins(summary: Summary) -> dict[tuple[str, str | None], list[str]]:
     for pin in summary.specifiers:
         targets.setdefault((pin.triton, pin.torch), []).append(pin.target)
     return targets
-
-
-def _extent_of(
-    summary: Summary, compiler: str, toolchains: Sequence[str], targets: Sequence[str]
-) -> str:
-    """Return the number of cells that compile with these toolchains on good targets.
-
-    The outcomes of the other cells follow in brackets.
-    """
-    good = set()
-    for release in summary.known_good:
-        for target in release.targets:
-            good.add((release.toolchain, target))
-    counts = Counter[str]()
-    own_standings = []
-    for standing in summary.answering:
-        is_named = standing.toolchain in toolchains and standing.target in targets
-        if not is_named or standing.place not in good:
-            continue
-        own_standings.append(standing)
-        for cell in standing.cells:
-            counts[cell.verdict.value] += 1
-        counts["not tested"] += len(standing.untested_cells)
-    rest = _others(counts)
-    if any(not standing.is_good for standing in own_standings):
-        configurations = add_shares(standing.configurations for standing in own_standings)
-        kernels = add_shares(standing.kernel_share for standing in own_standings)
-        rest.append(f"screened: {describe_extent(configurations, kernels)}")
-    count = counts["compiles"]
-    cells = f"{count} of {count_noun(counts.total(), 'cell')}"
-    verb = "compile"
-    if count == 1:
-        verb = "compiles"
-    text = f"{cells} {verb} with {compiler} on {', '.join(targets)}"
-    return phrases.beside(text, ", ".join(rest))
-
-
-def _others(counts: Counter[str]) -> list[str]:
-    """Return the numbers of the cells that do not compile, by outcome."""
-    texts = []
-    if counts["fails"]:
-        texts.append(count_noun(counts["fails"], "tolerated failure"))
-    for verdict, words in (
-        ("unknown", "without a verdict"),
-        ("skipped", "skipped"),
-        ("not tested", "not tested"),
-    ):
-        if counts[verdict]:
-            texts.append(f"{counts[verdict]} {words}")
-    return texts
 
 
 def mixed(view: RunView) -> Iterator[Part]:

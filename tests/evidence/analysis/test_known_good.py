@@ -15,7 +15,6 @@ from flacheck.evidence.analysis.known_good import Specifier
 from flacheck.evidence.analysis.standing_state import StandingState
 from flacheck.evidence.analysis.summary import Summary, summarise
 from flacheck.model import Record, Verdict
-from flacheck.reports.conclusions import answer
 from tests.made_records import (
     CONTEXT,
     RUNS,
@@ -111,16 +110,6 @@ def test_other_compilers_are_not_taken_for_triton() -> None:
     (good,) = summary.known_good
     assert (good.toolchain, good.triton, good.torch) == ("nvcc==13.1.115", None, ())
     assert summary.specifiers == ()
-    assert answer(summary) == "1 of 1 cell compiles with nvcc 13.1.115 on sm90."
-
-
-def test_compilers_beside_each_other_are_each_told() -> None:
-    """Runs of Triton and of nvcc are both in the answer."""
-    cells = [record(), record(toolchain="nvcc==13.1.115", target="sm80"), failure(target="sm120")]
-    assert answer(summary_of(cells, CONTEXT)) == (
-        "1 of 1 cell compiles with torch==2.6.0 and triton==3.2.0 on sm90; "
-        "1 of 1 cell compiles with nvcc 13.1.115 on sm80. No release is known good on sm120."
-    )
 
 
 @settings(deadline=None)
@@ -178,43 +167,3 @@ def test_known_good_counts_only_cells_with_evidence() -> None:
     ]
     (release,) = _with_made_up(cells).known_good
     assert release.cells == 3
-
-
-def test_the_answer_counts_what_was_not_tested() -> None:
-    """The sentence has the number of cells by outcome."""
-    cells = [
-        record(),
-        failure("FC501", tolerated=True, options={"num_warps": 16}),
-        unknown(options={"num_warps": 2}),
-        skipped(options={"num_warps": 1}),
-        _made_up(kernel="m:one"),
-        _made_up(kernel="m:two"),
-    ]
-    assert answer(_with_made_up(cells)) == (
-        "1 of 6 cells compiles with torch==2.6.0 and triton==3.2.0 on sm90 "
-        "(1 tolerated failure, 1 without a verdict, 1 skipped, 2 not tested, "
-        "screened: 4 of 6 configurations, 1 of 3 kernels)."
-    )
-
-
-def test_a_pin_counts_the_cells_of_its_releases_only() -> None:
-    """Releases outside the pin do not add cells."""
-    cells = [
-        record(),
-        record(toolchain="triton==3.1.0"),
-        failure(toolchain="triton==3.4.0"),
-        failure(target="sm80"),
-    ]
-    context = replace(CONTEXT, advisories=lambda triton, target: ["wrong"] * (triton == "3.1.0"))
-    assert answer(summary_of(cells, context)) == (
-        "1 of 1 cell compiles with torch==2.6.0 and triton==3.2.0 on sm90. "
-        "No release is known good on sm80."
-    )
-
-
-def test_a_local_build_that_alone_is_good_is_named() -> None:
-    """The answer names a local build, which a requirement cannot."""
-    cells = [record(toolchain="triton==3.6.0+local.ab12cd34")]
-    assert answer(summary_of(cells)) == (
-        "1 of 1 cell compiles with Triton 3.6.0+local.ab12cd34, which no index has, on sm90."
-    )

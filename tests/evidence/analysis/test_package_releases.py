@@ -39,9 +39,8 @@ def test_the_newest_release_that_works_is_the_answer() -> None:
     working = whole_summary.working_release
     assert working is not None
     assert working.spec == NEW
-    assert conclusions.answer(whole_summary).startswith(
-        "shop 1.10 is the newest of 3 releases that works on sm90 (also 1.9). 1 of 1 cell compiles "
-        "with torch==2.6.0 and triton==3.2.0 on sm90"
+    assert conclusions.answer(whole_summary) == (
+        "shop 1.10 is the newest of 3 releases that works on sm90 (also 1.9)."
     )
     lines = [getattr(part, "text", "") for part in conclusions.known_good(whole_summary)]
     assert '"shop==1.10"' in lines
