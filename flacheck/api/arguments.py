@@ -286,6 +286,7 @@ def run_options(options: Mapping[str, Any]) -> RunOptions:
         )
     if strategy not in (ALL, ADAPTIVE):
         raise UsageError(f"--strategy {strategy}: expected {ALL} or {ADAPTIVE}")
+    budget = options.get("budget")
     return RunOptions(
         seconds(options.get("timeout", "auto")),
         options["jobs"],
@@ -296,6 +297,7 @@ def run_options(options: Mapping[str, Any]) -> RunOptions:
         cache_from=_cache_place("--cache-from", options.get("cache_from")),
         cache_to=_cache_place("--cache-to", options.get("cache_to"), is_written=True),
         strategy=strategy,
+        budget=None if budget is None else duration("budget", budget),
     )
 
 

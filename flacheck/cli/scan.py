@@ -9,9 +9,11 @@ from flacheck.api import settings
 from flacheck.api.options.commands import ScanOptions
 from flacheck.api.options.declaration import PathLike, switch
 from flacheck.api.options.groups import MATRIX
-from flacheck.cli import common, flags
+from flacheck.cli import common, flags, loudness
 from flacheck.cli.progress import follow
 
+# A person at a terminal waits this long for a first answer.
+_BUDGET = "3m"
 _MATRIX = flags.argument("MATRIX", MATRIX, None, complete="matrices", selects=True)
 
 
@@ -54,6 +56,8 @@ def scan(call: common.Call[ScanCommand]) -> int:
 
     formats = call.check_output()
     about = call.subject()
+    if call.options["budget"] is None and loudness.moves_cursor():
+        call.options["budget"] = _BUDGET
     if not any([*about.values(), call.options["kernel"], call.options["op"]]):
         _show_packages()
     if call.options["dry_run"]:

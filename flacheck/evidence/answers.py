@@ -20,7 +20,7 @@ from flacheck.evidence.analysis.order import (
     toolchain_label,
 )
 from flacheck.evidence.analysis.standing import Standing
-from flacheck.evidence.analysis.standing_state import Share, StandingState, add_shares
+from flacheck.evidence.analysis.standing_state import Share, StandingState
 from flacheck.evidence.analysis.weight import Reach, WeighedFailure, weigh
 from flacheck.model.answer import Answer, Point, VerdictWord, make_answer
 from flacheck.rules import RULES
@@ -113,8 +113,9 @@ class RankedRelease:
 
     @property
     def kernels(self) -> Share:
-        """The kernels that compiled, of all, over all GPUs."""
-        return add_shares(each.kernel_share for each in self.standings)
+        """The kernels that compiled, of all, on the GPU where the fewest did."""
+        shares = [each.kernel_share for each in self.standings]
+        return min(shares, key=lambda share: share.answered / max(1, share.of or 1))
 
     @cached_property
     def kernel_names(self) -> frozenset[str]:

@@ -1,5 +1,7 @@
 """The answer of the usual configurations, while others are still to be compiled."""
 
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
@@ -9,6 +11,7 @@ from flacheck.evidence.analysis.observation import ObservedCell, observe
 from flacheck.evidence.analysis.order import count_noun
 from flacheck.evidence.analysis.untested_cells import separate_untested
 from flacheck.model import Cell, Record, Verdict
+from flacheck.pipeline.schedule import Costs
 
 _MOST_FAILURES = 3
 _MINUTE, _HOUR = 60, 3600
@@ -32,6 +35,41 @@ def describe(
         seconds = _estimate(records, remaining_cells) / workers
         number = count_noun(len(remaining_cells), "further configuration")
         yield f"compiling {number}, which takes {_duration(seconds)}"
+
+
+class AnswerSoFar:
+    """The size of a question before its compiles, and the answer when a budget has passed.
+
+    Without a budget it tells nothing.
+    """
+
+    def __init__(self, budget: float | None, workers: int, cells: Sequence[Cell]) -> None:
+        self._budget, self._workers, self._cells = budget, workers, cells
+        self._due = math.inf
+        if budget is not None:
+            self._due = time.monotonic() + budget
+
+    def announce(self, costs: Costs) -> Iterator[str]:
+        """Yield the number of cells and, by stored times of such kernels, their time."""
+        if self._budget is None or not self._cells:
+            return
+        number = count_noun(len(self._cells), "cell")
+        if costs.has_times():
+            seconds = sum(map(costs.seconds, self._cells)) / self._workers
+            yield f"{number} to compile, which takes {_duration(seconds)} by stored times"
+        else:
+            yield f"{number} to compile; the store has no times for an estimate yet"
+
+    def sentences(self, records: Sequence[Record]) -> Iterator[str]:
+        """Yield the answer so far and the time that the rest takes, once the budget has passed."""
+        if time.monotonic() < self._due:
+            return
+        self._due = math.inf
+        settled_keys = {record.key for record in records}
+        rest = [cell for cell in self._cells if cell.key not in settled_keys]
+        if rest:
+            yield f"after {self._budget:g} s (--budget): the answer by a part of the cells"
+            yield from describe(records, rest, self._workers)
 
 
 def _answer(cells: Sequence[ObservedCell]) -> str:

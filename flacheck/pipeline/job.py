@@ -30,6 +30,7 @@ class RunOptions:
         cache_to: A folder or URL of a shared cache that receives new verdicts.
         strategy: `all` compiles every cell, `adaptive` the most informative ones.
         binaries: Keep the binary of each cell in the cache; compile again for a missing one.
+        budget: Seconds after which the answer so far is told; the run goes on.
     """
 
     timeout: float | None = None
@@ -42,6 +43,7 @@ class RunOptions:
     cache_to: str | None = None
     strategy: str = ALL
     binaries: bool = False
+    budget: float | None = None
 
     @property
     def workers(self) -> int:

@@ -20,7 +20,7 @@ from flacheck.pipeline import adaptive, interim
 from flacheck.pipeline.events import Event, Progress, RecordSettled, RunFinished, RunStarted
 from flacheck.pipeline.job import ADAPTIVE, DASK, MEMORY_MB, RunOptions
 from flacheck.pipeline.plan import Plan
-from flacheck.pipeline.schedule import Costs, RemainingWork, stored_cost
+from flacheck.pipeline.schedule import Costs, RemainingWork, most_telling_first, stored_cost
 from flacheck.pipeline.shared_cache import SharedCache
 from flacheck.store import Store
 from flacheck.store.binaries import Binaries
@@ -243,8 +243,9 @@ def run_plan(
         costs = Costs.of(map(stored_cost, store.recent_costs()))
         remaining_cells = cells_to_compile(plan.cells, store, options)
         work = RemainingWork.of(remaining_cells, costs)
-        # Stored records come first in any order.
-        places = {cell.key: n for n, cell in enumerate(costs.ordered(remaining_cells), 1)}
+        partial = interim.AnswerSoFar(options.budget, options.workers, remaining_cells)
+        yield from map(Progress, partial.announce(costs))
+        places = _places(remaining_cells, costs, options)
         for position, cells in enumerate(rounds):
             if position and not is_adaptive:
                 remaining_cells = cells_to_compile(cells, store, options)
@@ -258,6 +259,7 @@ def run_plan(
                 yield RecordSettled(record, work_done)
                 if not position:
                     records.append(record)
+                    yield from map(Progress, partial.sentences(records))
                 new_records += not record.cached
                 failures += _is_failure(record, excuse)
                 if options.max_failures and failures >= options.max_failures:
@@ -276,6 +278,12 @@ def run_plan(
     end = RunFinished(active.id, complete=True, failures=failures)
     yield end
     return end
+
+
+def _places(cells: Sequence[Cell], costs: Costs, options: RunOptions) -> Mapping[str, int]:
+    """Return the place of each cell in the order of the compiles; stored records come before."""
+    order = costs.ordered(cells) if options.budget is None else most_telling_first(cells)
+    return {cell.key: place for place, cell in enumerate(order, 1)}
 
 
 def _describe_choice(plan: Plan, states: Mapping[str, State]) -> str:

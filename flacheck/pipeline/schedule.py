@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
 from flacheck.model import Cell, Record, Verdict, canonical
+from flacheck.model.launch_sizes import head_size
 
+_BACKWARD = re.compile("bwd|backward")
 # Seconds of a cell about which nothing is stored. Only ratios count.
 _DEFAULT_SECONDS = 1.0
 
@@ -68,6 +71,10 @@ class Costs:
                 return fmean(self._seconds[level])
         return _DEFAULT_SECONDS
 
+    def has_times(self) -> bool:
+        """Return True if any compile is stored."""
+        return bool(self._seconds)
+
     def has_failed(self, cell: Cell) -> bool:
         """Return True if the cell failed under another release."""
         return bool(self._failed) and _cost_of(cell).levels[0] in self._failed
@@ -83,6 +90,29 @@ class Costs:
             return not self.has_failed(cell), -self.seconds(cell)
 
         return sorted(cells, key=rank)
+
+
+def most_telling_first(cells: Iterable[Cell]) -> list[Cell]:
+    """Return cells in the order in which a partial answer needs them.
+
+    Every kernel comes once, then every kernel again: in bf16 before other dtypes, at the largest
+    head size first, forward kernels before backward ones.
+    """
+    by_kernel: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in cells:
+        name = (cell.kernel.name, cell.toolchain, cell.target)
+        by_kernel.setdefault(name, []).append(cell)
+    ranked = []
+    for (kernel, _, _), own in by_kernel.items():
+        own.sort(key=lambda cell: (cell.dtype != "bf16", -_head_size(cell)))
+        is_backward = _BACKWARD.search(kernel) is not None
+        ranked += [((number, is_backward), cell) for number, cell in enumerate(own)]
+    ranked.sort(key=lambda each: each[0])
+    return [cell for _, cell in ranked]
+
+
+def _head_size(cell: Cell) -> int:
+    return (head_size(cell.launch.args) or 0) if cell.launch else 0
 
 
 def _cost_of(cell: Cell) -> StoredCost:

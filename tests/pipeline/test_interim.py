@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flacheck.model import Cell, Record
 from flacheck.pipeline import interim
+from flacheck.pipeline.schedule import Costs, StoredCost
 from tests import fake
 from tests.made_records import record
 
@@ -44,3 +45,31 @@ def test_a_failure_that_the_autotuner_skips_does_not_count() -> None:
         record("fails", kernel="m:a", options={"num_warps": 8}, code="FC501", tolerated=True),
     ]
     assert description(records, []) == ["so far, triton==3.2.0 on sm90: 1 of 1 kernel compile"]
+
+
+def test_a_budget_is_announced_and_told_once() -> None:
+    """The size comes before the compiles, the answer so far at the end of the budget alone."""
+    cells = [fake.cell("slow"), fake.cell("fast")]
+    records = [record(kernel="fake.slow", seconds=30.0)]
+    partial = interim.AnswerSoFar(0.0, 2, cells)
+    assert list(partial.announce(Costs())) == [
+        "2 cells to compile; the store has no times for an estimate yet"
+    ]
+    stored = StoredCost("fake.slow", None, "sm90", "bf16", "", "", 60.0, False)
+    assert list(partial.announce(Costs.of([stored]))) == [
+        "2 cells to compile, which takes about 1 min by stored times"
+    ]
+    told = list(partial.sentences(records))
+    assert told[:2] == [
+        "after 0 s (--budget): the answer by a part of the cells",
+        "so far, triton==3.2.0 on sm90: 1 of 1 kernel compile",
+    ]
+    assert told[2].startswith("compiling ")
+    assert list(partial.sentences(records)) == []
+
+
+def test_without_a_budget_nothing_is_told() -> None:
+    """A run that nobody watches prints no partial answer."""
+    partial = interim.AnswerSoFar(None, 2, [fake.cell("slow")])
+    assert list(partial.announce(Costs())) == []
+    assert list(partial.sentences([record()])) == []

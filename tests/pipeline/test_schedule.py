@@ -9,13 +9,19 @@ from typing import Any
 
 import pytest
 
-from flacheck.model import Cell, Record, canonical
+from flacheck.model import Cell, Launch, Record, canonical
 from flacheck.pipeline import run as runs
 from flacheck.pipeline.events import RecordSettled
 from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import run_plan
-from flacheck.pipeline.schedule import Costs, RemainingWork, StoredCost, stored_cost
+from flacheck.pipeline.schedule import (
+    Costs,
+    RemainingWork,
+    StoredCost,
+    most_telling_first,
+    stored_cost,
+)
 from flacheck.store import FILE, Store
 from tests import fake
 from tests.made_records import failure, record
@@ -53,6 +59,29 @@ def test_failures_come_first_then_the_longest() -> None:
 def test_without_stored_times_the_order_remains() -> None:
     """All cells are expected to take the same time."""
     assert order(Costs(), cells("b", "a", "c")) == ["b", "a", "c"]
+
+
+def test_a_partial_answer_sees_every_kernel_in_bf16_at_its_largest_size() -> None:
+    """Each kernel comes once before any comes twice, forward before backward."""
+    cells_by_size = []
+    for name in ("a_bwd", "a_fwd"):
+        for dtype, size in (("fp32", 256), ("bf16", 64), ("bf16", 256)):
+            cell = fake.cell(name, num_warps=4)
+            launch = Launch.from_json({"args": {"K": {"constexpr": size}}})
+            cells_by_size.append(replace(cell, dtype=dtype, launch=launch))
+    seen = []
+    for cell in most_telling_first(cells_by_size):
+        assert cell.launch is not None
+        size = cell.launch.to_json()["args"]["K"]["constexpr"]
+        seen.append((cell.kernel.name.removeprefix("fake."), cell.dtype, size))
+    assert seen == [
+        ("a_fwd", "bf16", 256),
+        ("a_bwd", "bf16", 256),
+        ("a_fwd", "bf16", 64),
+        ("a_bwd", "bf16", 64),
+        ("a_fwd", "fp32", 256),
+        ("a_bwd", "fp32", 256),
+    ]
 
 
 def test_the_nearest_times_count() -> None:

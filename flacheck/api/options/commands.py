@@ -92,6 +92,7 @@ _SHARED = "Compile the kernels at head sizes 64, 128 and 256: what fits on each 
 _HEADS = "Name the GPUs for --shared. Default: sm90, sm80, sm89, sm86, sm70, sm75."
 _BENCH_PACKAGE = "Time a package's operators instead; NAME alone is the one installed here."
 _FORM = "Select forms: chunk, fused_chunk, fused_recurrent, parallel."
+_PARTIAL = "Print what is known after TIME, and go on. On a terminal: 3m."
 _REPEATS = "Take medians of N runs, after the first one and two more."
 _RUN_ON = "Run here; cpu is Triton's interpreter, whose times are meaningless."
 _ONLY = "Only this package or matrix, with or without ==VERSION. Repeatable."
@@ -151,6 +152,7 @@ class ScanOptions(
     max_failures: Annotated[
         int | None, number("--max-failures N", "Stop after N failures.", HOW, None)
     ]
+    budget: Annotated[str | float | None, Option("--budget TIME", _PARTIAL, HOW)]
     fallbacks: Annotated[bool, switch("--fallbacks", _FALLBACKS)]
     fallback_budget: Annotated[int, number("--fallback-budget N", _SCAN_BUDGET, HOW, 48)]
     strict: Annotated[bool, switch("--strict", _SCAN_STRICT, OUTPUT, selects=True)]
