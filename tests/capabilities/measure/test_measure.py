@@ -205,11 +205,12 @@ def test_a_report_of_another_machine_is_judged_and_stored(
     assert judged.exit_code is Exit.FINDINGS
     assert judged.document is not None
     (result,) = judged.document.launches
-    if importlib.util.find_spec("torch"):
-        assert [each.is_wrong for each in result.results] == [True, False, True]
     with Store.open(store) as opened:
         (stored,) = stored_measurements(opened)
-        assert opened.latest_verdicts([variant.key]) == {variant.key: Verdict.FAILS}
+        # The interpreter needs torch; without it the majority, here the wrong one, is right.
+        if importlib.util.find_spec("torch"):
+            assert [each.is_wrong for each in result.results] == [True, False, True]
+            assert opened.latest_verdicts([variant.key]) == {variant.key: Verdict.FAILS}
     assert stored.launches[0].disagreement is None
     assert stored.launches[0].judge == result.judge
 
