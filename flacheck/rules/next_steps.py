@@ -33,9 +33,8 @@ def commands(rule: Rule, facts: Mapping[str, Any]) -> Iterator[str]:
     A compile is proposed for what the log names: a package's kernels, or the launches of a program.
     """
     if rule.shows == "machine" or rule.code in _DRIVER:
-        yield "flacheck doctor"
-        if rule.direction:
-            yield "flacheck gate"
+        # Releases that do not fit together, or a fault of the machine.
+        yield "flacheck check" if rule.direction else "flacheck doctor"
     elif rule.code in _DTYPES:
         if "script" in facts:
             yield shlex.join(["flacheck", "dtypes", "--", facts["script"]])
