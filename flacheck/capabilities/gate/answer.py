@@ -33,7 +33,12 @@ def answer_of(gate: JudgedPins) -> Answer:
         words = VerdictWord.UNKNOWN
     elif points:
         words = VerdictWord.YES_BUT
-    return make_answer(words, _counts(gate), points, _recommendation(gate))
+    text = _counts(gate)
+    failing = {kernel for each in gate.versions for kernel in each.kernels}
+    if words is VerdictWord.YES_BUT and failing:
+        verb = "fails" if len(failing) == 1 else "fail"
+        text = f"{count_noun(len(failing), 'kernel')} {verb} that models do not meet: {text}"
+    return make_answer(words, text, points, _recommendation(gate))
 
 
 def _counts(gate: JudgedPins) -> str:
@@ -85,7 +90,7 @@ def _failures(name: str, release: JudgedRelease) -> str:
     verb = "fails" if len(release.kernels) == 1 else "fail"
     code = release.codes[0]
     title = RULES[code].title if code in RULES else "an unrecognised failure"
-    return f"under {name} {verb} {kernels}: {code}, {title}"
+    return f"{kernels} {verb} under {name}: {code}, {title}"
 
 
 def _recommendation(gate: JudgedPins) -> str:
