@@ -17,7 +17,7 @@ from flacheck.api.arguments import texts, torch_requirements
 from flacheck.api.options.commands import CheckOptions
 from flacheck.api.options.declaration import PathLike, takes
 from flacheck.api.results import library_or_none
-from flacheck.capabilities.check.checking import judge_environment
+from flacheck.capabilities.check.checking import PackageEvidence, judge_environment
 from flacheck.capabilities.check.document import Checked
 from flacheck.capabilities.check.environment import (
     Build,
@@ -27,8 +27,9 @@ from flacheck.capabilities.check.environment import (
 )
 from flacheck.capabilities.gate import sources
 from flacheck.errors import UsageError
-from flacheck.evidence.analysis.standing import Standing
-from flacheck.evidence.published.evidence import judged_evidence
+from flacheck.evidence.measured.comparison import stored_measurements
+from flacheck.evidence.published.evidence import card_comparisons, judged_evidence
+from flacheck.evidence.published.form import Header
 from flacheck.evidence.published.library import ResultsFolder
 from flacheck.model.answer import Point
 from flacheck.source.packages import package as packages
@@ -57,19 +58,40 @@ def check(**options: Unpack[CheckOptions]) -> Checked:
     distributions = nearby.distributions(Path.cwd())
     environment = _environment(options, distributions, library)
     folder = Path(options["store"])
-    evidence: dict[str, list[Standing]] = {}
+    evidence: dict[str, PackageEvidence] = {}
     with ExitStack() as stack:
         store = None
         if (folder / FILE).is_file():
             store = stack.enter_context(Store.open(folder, create=False))
         for about in environment.packages:
-            evidence[about] = []
-            if environment.target is not None:
-                evidence[about] = judged_evidence(about, [environment.target], store, library)
+            evidence[about] = _evidence(about, environment, store, library)
     machine: Iterator[doctor.Check] = iter(())
     if environment.card is not None:
         machine = doctor.training_checks()
     return judge_environment(environment, evidence, machine)
+
+
+def _evidence(
+    about: str, environment: Environment, store: Store | None, library: ResultsFolder | None
+) -> PackageEvidence:
+    """Return what is on record about a package on the environment's GPU."""
+    target = environment.target
+    if target is None:
+        return PackageEvidence()
+    standings = judged_evidence(about, [target], store, library)
+    headers: dict[str, list[Header]] = {}
+    if library is not None:
+        for entry in library.entries(about, accepts=lambda entry: entry.target == target):
+            headers.setdefault(entry.toolchain, []).append(library.header(entry))
+    documents = stored_measurements(store) if store is not None else []
+    releases = dict.fromkeys([*headers, *(name for each in documents for name in each.toolchains)])
+    measured = {}
+    for toolchain in releases:
+        own = card_comparisons(headers.get(toolchain, ()), documents, about, (toolchain, target))
+        # Times on another GPU of the same target say nothing about the one that is here.
+        card = environment.card
+        measured[toolchain] = [each for each in own if card is None or each.card == card.name]
+    return PackageEvidence(standings, measured)
 
 
 def _environment(

@@ -25,8 +25,8 @@ class CheckCommand(CheckOptions, total=False):
         ("Does what this file pins work?", "flacheck check --requirements requirements.txt"),
     ],
     exits={
-        0: "the parts belong together, and no failure is on record that models meet",
-        1: "they do not belong together, or a kernel fails",
+        0: "the parts belong together, and no failure is on record",
+        1: "they do not belong together, a pin excludes one, or a kernel fails: as gate",
         3: "nothing is on record about these packages",
     },
 )

@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from flacheck.capabilities.check.document import Checked, CheckedPackage
 from flacheck.evidence.analysis.order import kernel_name, short
 from flacheck.reports import answer as answers
-from flacheck.reports.document import Heading, Item, Part, Report, Table, Tone, Words, row
+from flacheck.reports.document import (
+    Heading,
+    Item,
+    Paragraph,
+    Part,
+    Report,
+    Table,
+    Tone,
+    Words,
+    row,
+)
 
 _TONES = {"good": Tone.GOOD, "screened": Tone.GOOD, "bad": Tone.BAD}
 
@@ -24,7 +34,7 @@ def _parts(result: Checked) -> Iterator[Part]:
     builds = [build for build in (result.torch, *result.tritons) if build is not None]
     for build in builds:
         rows.append(row(build.name, build.version, build.origin))
-    rows.append(row("GPU", result.gpu or "none found", result.target or "name one with --target"))
+    rows.append(_gpu(result))
     if result.driver:
         rows.append(row("driver", result.driver))
     yield Table(("", "", ""), tuple(rows))
@@ -32,6 +42,7 @@ def _parts(result: Checked) -> Iterator[Part]:
         yield Heading("Packages")
         headings = ("package", "standing", "kernels", "configurations", "fails")
         yield Table(headings, tuple(map(_package, result.packages)))
+        yield from _speed(result)
     for package in result.packages:
         yield from _failures(package)
     if result.machine:
@@ -43,14 +54,30 @@ def _parts(result: Checked) -> Iterator[Part]:
     yield from answers.next_commands(result)
 
 
+def _gpu(result: Checked) -> tuple[Words, ...]:
+    if result.gpu is None and result.target is None:
+        return row("GPU", "none found", "name one with --target")
+    return row("GPU", result.gpu or "named", result.target or "unknown to flacheck")
+
+
+def _speed(result: Checked) -> Iterator[Part]:
+    """Yield what is slower on measured GPUs, and the packages that were not measured."""
+    place = result.gpu or result.target
+    unknown = [each.about for each in result.packages if not each.measured_on]
+    if unknown and place:
+        yield Paragraph(f"Speed on {place}: not measured for {', '.join(unknown)}", Tone.FAINT)
+    for package in result.packages:
+        for each in package.slower:
+            text = f"{each.operator}: {each.ratio:.2f} times as slow as under Triton "
+            text += f"{short(each.beside)} on {each.card}, since {short(each.since)}"
+            yield Item(text, Tone.DOUBT, notes=(package.about,))
+
+
 def _package(package: CheckedPackage) -> tuple[Words, ...]:
     if package.standing is None:
         return row(package.about, Words("no record", Tone.DOUBT))
     state = Words(package.standing.value, _TONES.get(package.standing.value, Tone.DOUBT))
-    deciding = sum(failure.decides for failure in package.failures)
-    fails = str(deciding or "–")
-    if len(package.failures) > deciding:
-        fails += f", and {len(package.failures) - deciding} that models do not meet"
+    fails = str(len(package.failures) or "–")
     return row(package.about, state, str(package.kernels), str(package.configurations), fails)
 
 
@@ -60,6 +87,7 @@ def _failures(package: CheckedPackage) -> Iterator[Part]:
         yield Heading(f"{package.about}: failures")
     for failure in package.failures:
         text = f"{failure.operator}: {failure.code}, since Triton {short(failure.since)}"
+        text += "" if failure.decides else "; models do not meet it"
         tone = Tone.BAD if failure.decides else Tone.FAINT
         yield Item(text, tone, notes=(kernel_name(failure.kernel),))
     if package.advisories:

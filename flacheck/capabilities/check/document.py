@@ -6,6 +6,7 @@ from typing import Literal
 
 from flacheck.errors import Exit
 from flacheck.evidence.analysis.standing_state import Share, StandingState
+from flacheck.evidence.measured.comparison import SlowOperator
 from flacheck.model.answer import Answer, VerdictWord
 from flacheck.model.wire import Code, JsonStruct, NotEmpty, ToolchainName
 
@@ -34,7 +35,11 @@ class CheckedFailure(JsonStruct, frozen=True, kw_only=True):
 
 
 class CheckedPackage(JsonStruct, frozen=True, kw_only=True):
-    """A package under the Triton and on the GPU of the environment; null without results."""
+    """A package under the Triton and on the GPU of the environment; null without results.
+
+    `measured_on` are the GPUs on which the release was measured beside another one, `slower` the
+    operators that take longer there. Without any nothing is known of speed.
+    """
 
     about: NotEmpty
     standing: StandingState | None
@@ -42,6 +47,8 @@ class CheckedPackage(JsonStruct, frozen=True, kw_only=True):
     configurations: Share | None
     failures: tuple[CheckedFailure, ...]
     advisories: tuple[str, ...]
+    measured_on: tuple[str, ...]
+    slower: tuple[SlowOperator, ...]
 
 
 class MachineCheck(JsonStruct, frozen=True, kw_only=True):
@@ -64,7 +71,8 @@ class BestPair(JsonStruct, frozen=True, kw_only=True):
 class Checked(Answer, frozen=True, kw_only=True):
     """An environment with the answer to "does it work?".
 
-    `command` is the line that makes torch and Triton belong together, empty if they do.
+    `command` is the line that makes torch and Triton belong together, empty if they do;
+    `contradictions` are pins of the project that exclude what is installed.
     """
 
     schema: Literal["flacheck.check/1"]
@@ -76,15 +84,15 @@ class Checked(Answer, frozen=True, kw_only=True):
     target: str | None
     fits: bool
     command: str
+    contradictions: tuple[str, ...]
     packages: tuple[CheckedPackage, ...]
     machine: tuple[MachineCheck, ...]
     best: BestPair | None
 
     def exit_code(self) -> Exit:
-        """Return the exit code, as of a gate."""
-        if self.verdict is VerdictWord.NO:
-            return Exit.FINDINGS
-        if any(failure.decides for each in self.packages for failure in each.failures):
+        """Return the exit code of a gate about the same releases."""
+        is_failing = any(each.standing is StandingState.BAD for each in self.packages)
+        if not self.fits or self.contradictions or is_failing:
             return Exit.FINDINGS
         if self.verdict is VerdictWord.UNKNOWN:
             return Exit.INCOMPLETE

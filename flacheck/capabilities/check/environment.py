@@ -26,6 +26,7 @@ TRITON_BUILDS = {
     "pytorch-triton-xpu": "PyTorch's build for Intel",
     "triton-windows": "a fork for Windows, whose changes flacheck does not compile",
 }
+_COMMIT = "a build of a commit, not of a release"
 # A requirement of torch that names the CUDA of its build: nvidia-cublas-cu12, nvidia-cublas (13).
 _CUDA_WHEEL = re.compile(r"nvidia-cublas(?:-cu(\d+))?$")
 _LOCAL_CUDA = re.compile(r"cu(\d{2})\d$")
@@ -63,12 +64,14 @@ class Build:
     @property
     def origin(self) -> str:
         """What is known of a build that is not a release from the package index; else empty."""
+        local = self.version.partition("+")[2]
         if self.name != "torch":
             own = TRITON_BUILDS.get(self.name, "")
+            if "rocm" in local:
+                own = own or "a build for AMD"
             if own or self.release:
                 return own
-            return "a build of a commit, not of a release"
-        local = Version(self.version).local or ""
+            return _COMMIT
         if any(part.startswith("nv") for part in local.split(".")):
             return "a build from NVIDIA's NGC containers, which bring their own Triton"
         if ".dev" in self.version:
@@ -77,13 +80,15 @@ class Build:
             return "a build for AMD"
         if local == "cpu":
             return "a build without a GPU, which requires no Triton"
-        return ""
+        if local == "xpu":
+            return "a build for Intel"
+        return "" if self.release else _COMMIT
 
     @property
     def index(self) -> str:
         """The options of pip for the index that has this build: that of PyTorch, or none."""
-        local = Version(self.version).local or ""
-        if self.name != "torch" or not local or "git" in local:
+        local = self.version.partition("+")[2]
+        if self.name != "torch" or not re.fullmatch(r"cpu|xpu|(cu|rocm)[\d.]+", local):
             return ""
         nightly = "nightly/" if ".dev" in self.version else ""
         return f" --index-url https://download.pytorch.org/whl/{nightly}{local}"
@@ -156,7 +161,7 @@ def _applicable(texts: Iterable[str]) -> Iterable[Requirement]:
 
 def _cuda(version: str, names: Iterable[str]) -> int | None:
     """Return the major version of CUDA that torch was built with."""
-    local = _LOCAL_CUDA.match(Version(version).local or "")
+    local = _LOCAL_CUDA.match(version.partition("+")[2])
     if local:
         return int(local[1])
     for name in names:

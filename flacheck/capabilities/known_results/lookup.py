@@ -30,10 +30,10 @@ from flacheck.evidence.analysis.standing import Standing
 from flacheck.evidence.analysis.standing_state import StandingState, add_shares
 from flacheck.evidence.answers import RankedRelease, best_answer, candidates
 from flacheck.evidence.baseline.standings import signature_of
-from flacheck.evidence.measured.comparison import CardComparison, beside_first
+from flacheck.evidence.measured.comparison import CardComparison, slow_operators, slow_points
 from flacheck.evidence.measured.results import MeasureDocument
 from flacheck.evidence.published.combinations import Combination
-from flacheck.evidence.published.evidence import detailed_standing
+from flacheck.evidence.published.evidence import card_comparisons, detailed_standing
 from flacheck.evidence.published.form import FileEntry, Header, file_name
 from flacheck.evidence.published.library import ResultsFolder, nearest, why_not_valid
 from flacheck.model.answer import Answer, Point, VerdictWord, make_answer
@@ -152,7 +152,7 @@ def look_up(
         places.append(_place(standing, answers, documents))
     pairs = tuple(_pairs(places))
     return Known(
-        **structs.asdict(_answer(request, headers, judged, gaps)),
+        **structs.asdict(_answer(request, headers, judged, gaps, places)),
         schema="flacheck.known/1",
         source="published",
         package=request.package,
@@ -291,23 +291,12 @@ def _place(
         advisories=tuple(against),
         fallbacks=_each_once(_of_kernels(standing, headers, "fallbacks")),
         highlights=_each_once(_of_kernels(standing, headers, "highlights")),
-        measured=_measured(standing, headers, documents),
+        measured=card_comparisons(headers, documents, standing.question.about, standing.place),
         date=first.date,
         flacheck=first.flacheck,
         python=first.python,
         reason=why_not_valid(first),
     )
-
-
-def _measured(
-    standing: Standing, headers: Sequence[Header], documents: Sequence[MeasureDocument]
-) -> tuple[CardComparison, ...]:
-    """Return the comparison on each GPU; the user's own one takes the place of a published one."""
-    by_card = {each.card: each for header in headers for each in header.measured}
-    here = [each for each in documents if each.target == standing.target]
-    for own in beside_first(here, standing.toolchain, standing.question.about):
-        by_card[own.card] = own
-    return tuple(by_card.values())
 
 
 def _of_kernels(standing: Standing, headers: Iterable[Header], name: str) -> Iterator[Any]:
@@ -388,6 +377,7 @@ def _answer(
     headers: Sequence[Header],
     judged: Sequence[Standing],
     gaps: Sequence[KnownGap],
+    places: Sequence[KnownPlace],
 ) -> Answer:
     """Return the best version and release, or what the project lists."""
     if not headers:
@@ -405,7 +395,13 @@ def _answer(
         for each in header.fallbacks:
             use = ", ".join(f"{name}={value}" for name, value in each.use.items())
             remedies.setdefault(each.kernel, f"use {use}")
-    ranked = candidates(judged, remedies)
+    best, *others = candidates(judged, remedies)
+    measured: dict[str, list[CardComparison]] = {}
+    for place in places:
+        if place.about == best.about:
+            measured.setdefault(place.toolchain, []).extend(place.measured)
+    slow = slow_operators(measured, best.toolchain)
+    ranked = [replace(best, further=tuple(slow_points(slow))), *others]
     return best_answer(ranked, tuple(_next_commands(request, ranked[0])))
 
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import convert, field
 
-from flacheck.evidence.analysis.order import count_noun, kernel_name
+from flacheck.evidence.analysis.known_good import group_by_key
+from flacheck.evidence.analysis.order import (
+    by_version,
+    count_noun,
+    kernel_name,
+    short,
+    some,
+    toolchain_label,
+)
 from flacheck.evidence.measured.ratios import kernel_ratios, operator_ratios
 from flacheck.evidence.measured.results import LaunchResult, MeasureDocument, Ratio
 from flacheck.model import Purpose
+from flacheck.model.answer import Point
 from flacheck.model.wire import JsonStruct, Natural, ToolchainName
 from flacheck.store import Store
 
@@ -83,6 +92,58 @@ class CardComparison(JsonStruct, frozen=True):
             first = kernel_name(self.wrong[0].kernel)
             outputs = f"{count_noun(len(self.wrong), 'kernel')} wrong ({first})"
         return f"on {with_article(self.card)}: {slower}, {len(self.faster)} faster, {outputs}"
+
+
+class SlowOperator(JsonStruct, frozen=True):
+    """An operator that takes longer on a GPU than under the release `beside`.
+
+    `since` is the oldest release of an unbroken series in which it does.
+    """
+
+    operator: str
+    card: str
+    ratio: float
+    beside: ToolchainName
+    since: ToolchainName
+
+
+def slow_operators(
+    by_release: Mapping[str, Iterable[CardComparison]], toolchain: str
+) -> list[SlowOperator]:
+    """Return the slower operators under a release, the slowest first, each once on each GPU."""
+    older = [each for each in by_release if by_version(each) < by_version(toolchain)]
+    older.sort(key=by_version, reverse=True)
+    slow: dict[tuple[str, str], SlowOperator] = {}
+    for measured in by_release.get(toolchain, ()):
+        alike = (measured.card, measured.before)
+        for ratio in measured.slower:
+            since = toolchain
+            for release in older:
+                others = [each for each in by_release[release] if (each.card, each.before) == alike]
+                if others and not any(_is_slow(each, ratio) for each in others):
+                    break
+                since = release if others else since
+            name = short_name(ratio)
+            own = SlowOperator(name, measured.card, ratio.ratio, measured.before, since)
+            slow.setdefault((name, measured.card), own)
+    return sorted(slow.values(), key=lambda each: -each.ratio)
+
+
+def _is_slow(comparison: CardComparison, ratio: Ratio) -> bool:
+    """Return True if an operator is slower in another comparison."""
+    return any((each.name, each.dtype) == (ratio.name, ratio.dtype) for each in comparison.slower)
+
+
+def slow_points(slow: Iterable[SlowOperator]) -> list[Point]:
+    """Return a point for each GPU with slower operators."""
+    points = []
+    groups = group_by_key(((each.card, each.beside), each) for each in slow)
+    for (card, beside), own in groups.items():
+        names = [f"{each.operator} {each.ratio:.2f} since {short(each.since)}" for each in own]
+        text = f"slower than under {toolchain_label(beside)} on {with_article(card)}: "
+        text += ", ".join(some(names, _MOST_NAMES))
+        points.append(Point(text, "flacheck measure --shape measures at your sizes"))
+    return points
 
 
 def compare(

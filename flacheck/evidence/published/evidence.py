@@ -10,6 +10,8 @@ from flacheck.evidence.analysis.standing import Standing
 from flacheck.evidence.analysis.standings import standings
 from flacheck.evidence.baseline.form import Baseline, BaselineQuestion
 from flacheck.evidence.baseline.standings import name_and_version, standings_of
+from flacheck.evidence.measured.comparison import CardComparison, beside_first
+from flacheck.evidence.measured.results import MeasureDocument
 from flacheck.evidence.published.answers import why_not_published
 from flacheck.evidence.published.failure_details import with_details
 from flacheck.evidence.published.form import FileEntry, Header, file_name
@@ -108,6 +110,28 @@ def judged_evidence(
     if library is not None:
         evidence += published_evidence(library, [about], targets, own_records).standings
     return judge(evidence)
+
+
+def card_comparisons(
+    headers: Iterable[Header],
+    documents: Iterable[MeasureDocument],
+    about: str,
+    place: tuple[str, str],
+) -> tuple[CardComparison, ...]:
+    """Return a release beside another one on each GPU; the user's own comparison counts first.
+
+    Args:
+        headers: The headers of published files about the place.
+        documents: The user's own measurements.
+        about: The package.
+        place: The release and the target.
+    """
+    toolchain, target = place
+    by_card = {each.card: each for header in headers for each in header.measured}
+    here = [each for each in documents if each.target == target]
+    for own in beside_first(here, toolchain, about):
+        by_card[own.card] = own
+    return tuple(by_card.values())
 
 
 def standing_of(header: Header) -> Standing:

@@ -5,16 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 import flacheck
 from flacheck.errors import Exit
+from flacheck.evidence.measured.comparison import FIELD
 from flacheck.evidence.published.library import open_library
+from flacheck.model import Purpose
 from flacheck.model.answer import MOST_WORDS, VerdictWord
+from flacheck.reports import environment, render
+from flacheck.reports.document import Display
+from flacheck.store import Store
+from tests.evidence.measured.test_comparison import launch, measurement
 from tests.schemas import validate_json
 from tests.subjects.inputs.test_nearby import KERNELS, install
 
 FLA = "flash-linear-attention"
-OLD_DRIVER = "#!/bin/sh\necho 'NVIDIA H100 80GB HBM3, 535.104.05, 9.0'\n"
 
 
 @pytest.fixture
@@ -29,6 +35,13 @@ def site(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _install(site: Path, name: str, version: str, *needs: str) -> None:
     install(site, name, version, *needs, text="")
+
+
+def _nvidia_smi(here: Path, line: str) -> None:
+    """Put a program with the GPU's name, driver and compute capability into the PATH."""
+    program = here / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\necho '{line}'\n")
+    program.chmod(0o755)
 
 
 def test_parts_that_belong_together_are_a_yes(site: Path) -> None:
@@ -104,6 +117,15 @@ def test_the_line_to_type_makes_torch_and_triton_fit(
         ("triton-windows", "3.6.0.post26", "a fork for Windows"),
         ("pytorch-triton", "3.6.0+git9844da95", "PyTorch's build of a commit"),
         ("triton-rocm", "3.5.1", "PyTorch's build for AMD"),
+        ("pytorch-triton-rocm", "3.5.1+gitbfeb0668", "PyTorch's build for AMD"),
+        ("pytorch-triton-xpu", "3.5.0", "PyTorch's build for Intel"),
+        ("triton-nightly", "3.8.0.post20261120", "a nightly build of Triton"),
+        ("triton", "3.5.1+rocm7.1.0.gita272dfa8", "a build for AMD"),
+        ("triton", "main", "a build of a commit"),
+        ("torch", "2.9.1+rocm7.1.1.lw.git351ff442", "a build for AMD"),
+        ("torch", "2.9.1+xpu", "a build for Intel"),
+        ("torch", "2.12.0a0+git1234567", "a build of a commit"),
+        ("torch", "local", "a build of a commit"),
     ],
 )
 def test_special_builds_are_named(site: Path, name: str, version: str, origin: str) -> None:
@@ -117,9 +139,7 @@ def test_special_builds_are_named(site: Path, name: str, version: str, origin: s
 
 def test_a_driver_older_than_the_build_of_torch_is_a_fault(site: Path, here: Path) -> None:
     """A build for CUDA 13 needs driver 580; GPU and driver are those of nvidia-smi."""
-    program = here / "nvidia-smi"
-    program.write_text(OLD_DRIVER)
-    program.chmod(0o755)
+    _nvidia_smi(here, "NVIDIA H100 80GB HBM3, 535.104.05, 9.0")
     _install(site, "torch", "2.12.1", "triton==3.7.1", "nvidia-cublas==13.1.0.3")
     _install(site, "triton", "3.7.1")
     result = flacheck.check()
@@ -148,6 +168,8 @@ def test_a_pin_of_the_project_that_excludes_the_installed_release_is_a_point(
     assert result.points[0].text == (
         "requirements.txt:2 requires triton<3.7, and triton 3.7.1 is installed"
     )
+    assert result.answer.startswith("Yes, but a pin excludes what is installed: ")
+    assert result.exit_code() is Exit.FINDINGS
 
 
 def test_failures_of_an_installed_package_have_operator_dtype_and_first_release(
@@ -179,6 +201,62 @@ def test_a_file_of_pins_is_checked_without_an_environment(site: Path, here: Path
     assert [each.version for each in result.tritons] == ["3.9.0"]
     assert [each.about for each in result.packages] == [f"{FLA}==0.6.0"]
     assert result.verdict is VerdictWord.YES_BUT
+
+
+def test_a_failure_that_models_do_not_meet_has_the_exit_code_of_a_gate(site: Path) -> None:
+    """`check` and `gate` say "Yes, but" with exit code 1 about the same release."""
+    checked = flacheck.check(package=f"{FLA}==0.6.0", triton="3.9.0", target="h100")
+    gate = flacheck.gate(package=f"{FLA}==0.6.0", triton="3.9.0", target="h100")
+    verdicts = (checked.verdict, gate.in_words.verdict)
+    assert verdicts == (VerdictWord.YES_BUT, VerdictWord.YES_BUT)
+    assert checked.exit_code() is gate.exit_code() is Exit.FINDINGS
+
+
+def test_without_a_gpu_nothing_is_known_of_a_package(site: Path) -> None:
+    """The answer names the missing GPU, not missing results."""
+    result = flacheck.check(package=f"{FLA}==0.6.0", triton="3.9.0")
+    assert result.answer == (f"Not known: no GPU was found here, and {FLA}==0.6.0 depends on it")
+    assert result.next == (f"flacheck check --package {FLA}==0.6.0 --target h100",)
+    assert result.exit_code() is Exit.INCOMPLETE
+
+
+def test_what_was_measured_slower_on_this_gpu_restricts_a_yes(here: Path, site: Path) -> None:
+    """The oldest slower release of the series stands in the point; another GPU says nothing."""
+    _nvidia_smi(here, "NVIDIA H200, 580.159.04, 9.0")
+    _install(site, "torch", "2.15.0", "triton==3.9.0")
+    _install(site, "triton", "3.9.0")
+    about = f"{FLA}==0.6.0"
+    times = {"3.5.1": 10.0, "3.6.0": 18.0, "3.9.0": 19.0}
+    own = {f"triton=={release}": time for release, time in times.items()}
+    with Store.open(here / ".flacheck") as store:
+        for card in ("NVIDIA H200", "NVIDIA H100 80GB HBM3"):
+            slow = launch("hgrn" if card == "NVIDIA H200" else "gla", own)
+            document = measurement(structs.replace(slow, package=about), card=card)
+            run = store.begin_run({}, about, purpose=Purpose.MEASURE)
+            store.finish_run(run, {FIELD: document.to_json()})
+    result = flacheck.check(package=about)
+    (package,) = result.packages
+    assert package.measured_on == ("NVIDIA H200",)
+    assert [(each.operator, each.ratio, each.since) for each in package.slower] == [
+        ("hgrn", 1.9, "triton==3.6.0")
+    ]
+    texts = [point.text for point in result.points]
+    assert "slower than under Triton 3.5.1 on an H200: hgrn 1.90 since 3.6.0" in texts
+    assert not any("measure" in command for command in result.next)
+    page = "".join(render("markdown", environment.report(result), Display()))
+    assert "not measured" not in page
+
+
+def test_what_was_not_measured_is_said(here: Path, site: Path) -> None:
+    """The next commands measure it on the GPU that is here."""
+    _nvidia_smi(here, "NVIDIA H200, 580.159.04, 9.0")
+    result = flacheck.check(package=f"{FLA}==0.6.0")
+    assert result.packages[0].measured_on == ()
+    _install(site, "triton", "3.9.0")
+    result = flacheck.check(package=f"{FLA}==0.6.0")
+    page = "".join(render("markdown", environment.report(result), Display()))
+    assert f"Speed on NVIDIA H200: not measured for {FLA}==0.6.0" in page
+    assert result.next[-1] == f"flacheck measure --package {FLA}==0.6.0 --triton 3.8.0,3.9.0"
 
 
 def test_a_package_without_results_is_not_known_with_the_command_that_compiles_it(
