@@ -107,7 +107,7 @@ SHARED = {
 
 # Lines of Python that the product and its tests may have. Who raises one says why in the same
 # commit; the plan is 81,000 and 50,000.
-LINES = {"flacheck": 92_286, "tests": 58_720}
+LINES = {"flacheck": 92_287, "tests": 58_720}
 
 
 @functools.cache

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from ..engine.outcomes import outcome_of
+
 _aten = torch.ops.aten
 _PLAIN = (
     *(type(None), bool, int, float, str),
@@ -156,12 +158,9 @@ class Shortcut:
             return None
         if device.type != "cuda" or kwargs.get("layout") not in (None, torch.strided):
             return None
-        try:
-            result = self._on_meta(operator, args, kwargs)
-        except Exception:
-            # The operation runs in full in its place, and raises its own error.
-            return None
-        if result.dtype.is_complex:
+        result, _ = outcome_of(lambda: self._on_meta(operator, args, kwargs))
+        # After an error the operation runs in full, and raises its own.
+        if result is None or result.dtype.is_complex:
             return None
         return result.shape, result.stride(), result.dtype, torch.device("cuda", device.index or 0)
 

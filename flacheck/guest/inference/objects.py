@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..engine.outcomes import outcome_of
 from .operators import Operator
 
 _LIBRARIES = ("torch", "triton", "numpy")
@@ -65,12 +66,9 @@ def _evaluate_annotation(operator: Operator, parameter: inspect.Parameter) -> An
     annotation: Any = parameter.annotation
     if not isinstance(annotation, str):
         return annotation
-    try:
-        scope = vars(sys.modules[operator.module])
-        return eval(annotation, {**vars(typing), **scope})
-    except Exception:
-        # An annotation is a stranger's expression.
-        return None
+    module_scope = getattr(sys.modules.get(operator.module), "__dict__", {})
+    scope = {**vars(typing), **module_scope}
+    return outcome_of(lambda: eval(annotation, scope))[0]
 
 
 def _is_package_class(value: Any) -> bool:

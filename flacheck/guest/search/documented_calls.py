@@ -1,11 +1,13 @@
 """Calls in the examples of docstrings (`>>> y = scan(x)`), as operators without arguments."""
 
 import doctest
+import functools
 import inspect
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ..engine.outcomes import outcome_of
 from ..inference.operators import EXAMPLE, Operator
 
 _PARSER = doctest.DocTestParser()
@@ -29,10 +31,8 @@ def _as_operator(operator: Operator, text: str) -> Operator:
         names = set(scope)
         errors = []
         for example in _statements(text):
-            try:
-                exec(example, scope)
-            except Exception as error:
-                # An example is a stranger's code.
+            _, error = outcome_of(functools.partial(exec, example, scope))
+            if error is not None:
                 errors.append(error)
         values = [value for name, value in scope.items() if name not in names]
         if errors and not values:

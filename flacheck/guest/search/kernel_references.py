@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch._library.custom_ops import CustomOpDef
 
+from ..engine.outcomes import outcome_of
 from ..fake_cuda.registrations import BODIES
 from ..inference import usage
 
@@ -45,11 +46,7 @@ def kernel_name(value: Any) -> str | None:
 
 def _attribute(value: Any, name: str) -> Any:
     """Return an attribute, or None: a stand-in for an absent package raises its own errors."""
-    try:
-        return getattr(value, name, None)
-    except Exception:
-        # A package's property may raise anything.
-        return None
+    return outcome_of(lambda: getattr(value, name, None))[0]
 
 
 @dataclass(frozen=True)

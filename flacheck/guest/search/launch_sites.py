@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ..engine.outcomes import outcome_of
 from ..inference.code_shapes import CodeShape, own_shapes
 from ..inference.shapes import SIZES, extents_of, is_head_size
 from ..pysource.functions import file_tree, last_name, names_of, parameters, walk
@@ -229,14 +230,16 @@ class _Variables(dict[str, Any]):
             return _USUAL_VALUES[name]
         raise _UnknownError
 
+    def _run(self, node: ast.expr) -> Any:
+        return eval(compile(ast.Expression(node), "<launch>", "eval"), self._scope, self)
+
     def evaluate(self, node: ast.expr) -> Any:
         """Return the value of an expression; that of `a if c else b` is `a` for an unknown `c`."""
-        try:
-            return eval(compile(ast.Expression(node), "<launch>", "eval"), self._scope, self)
-        except Exception as error:
-            # The package's own functions may raise anything.
-            if not isinstance(node, ast.IfExp):
-                raise _UnknownError from error
+        value, error = outcome_of(lambda: self._run(node))
+        if error is None:
+            return value
+        if not isinstance(node, ast.IfExp):
+            raise _UnknownError from error
         try:
             return self.evaluate(node.body)
         except _UnknownError:

@@ -5,6 +5,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ..engine.outcomes import outcome_of
 from ..inference.operators import EXAMPLE, KERNEL, LAYER, Operator
 from ..inference.plans import CallPlan
 from ..inference.shapes import SIZES
@@ -135,10 +136,8 @@ class OperatorSearch:
 
     def _generate(self, generator: _Generator, operator: Operator) -> None:
         """Make calls; an exception that a package's objects cause in the driver ends them."""
-        try:
-            generator(operator)
-        except Exception as error:
-            # One operator must not end the capture of the others.
+        _, error = outcome_of(lambda: generator(operator))
+        if error is not None:
             message = f"flacheck failed: {type(error).__name__}: {error}"
             failures = self._report_entry(operator)["failures"]
             failures.setdefault("driver", message[:_MAX_MESSAGE])

@@ -28,6 +28,7 @@ from typing import Any, cast
 
 from ..engine.loader import Loader, corpus_module
 from ..engine.messages import Json, Mark, Reply, Request, WorkerConfig
+from ..engine.outcomes import outcome_of
 from . import values
 
 # The exit code of a process that has lost its card.
@@ -324,10 +325,8 @@ def _choose_first_configurations() -> None:
 
 def _exports(module_name: str, failures: list[str]) -> Iterator[tuple[str, Any]]:
     """Yield the public functions that a package and its subpackages export."""
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:
-        # A module of a package may raise anything.
+    module, error = outcome_of(lambda: importlib.import_module(module_name))
+    if error is not None:
         failures.append(f"{module_name}: {type(error).__name__}: {error}")
         return
     for name, value in vars(module).items():
@@ -412,10 +411,8 @@ def _tensors(result: Any) -> list[Any]:
 def _run(operator: Callable[..., Any], arguments: Json) -> tuple[list[Any], str | None]:
     """Run an operator forward and backward; return its outputs and the backward's error."""
     outputs = _tensors(operator(**arguments))
-    try:
-        _backward(outputs)
-    except Exception as error:
-        # A backward pass of a package may raise anything.
+    _, error = outcome_of(lambda: _backward(outputs))
+    if error is not None:
         lines = str(error).strip().splitlines() or [""]
         return outputs, f"{type(error).__name__}: {lines[0]}"
     return [output.detach() for output in outputs], None

@@ -15,11 +15,12 @@ import ast
 import inspect
 import re
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ..engine.host_errors import causes
 from ..engine.messages import Kernel
+from ..engine.outcomes import outcome_of
 
 # Python's messages about a call that does not fit a function's parameters. They lack the function's
 # name if a release binds the arguments itself.
@@ -103,7 +104,7 @@ def _has(thing: Any, name: str) -> bool:
     Values of the language are in the same frames, and a tuple of theirs raises ValueError for a
     missing name.
     """
-    return _error_of(lambda: getattr(thing, name)) is None
+    return outcome_of(lambda: getattr(thing, name))[1] is None
 
 
 def _missing_api(error: BaseException, generator: Any, node: ast.AST) -> str | None:
@@ -177,18 +178,8 @@ def _always_raises(function: Any, error: BaseException, generator: Any) -> bool:
 
 def _raises(function: Any, arguments: dict[str, Any], error: BaseException) -> bool:
     """Return True if a call raises an error of the same type and text."""
-    other = _error_of(lambda: function(**arguments))
+    _, other = outcome_of(lambda: function(**arguments))
     return type(other) is type(error) and str(other) == str(error)
-
-
-def _error_of(call: Callable[[], object]) -> Exception | None:
-    """Return the error that a call raises, None without one."""
-    try:
-        call()
-    # The error is the result, and its class depends on the release.
-    except Exception as error:
-        return error
-    return None
 
 
 def _refuses(function: Any, message: str) -> bool:
