@@ -87,6 +87,7 @@ TESTS_OF_THE_WHOLE = {
     "test_recall",
     "test_soak",
     "test_wheel",
+    "test_workflows",
 }
 # The corpus lies beside the package until a wheel is built.
 FOLDERS_OF_TESTS = {"journeys", "kernels"}

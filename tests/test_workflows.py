@@ -1,0 +1,90 @@
+"""The release workflow refuses an unprepared release."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flacheck.version import __version__
+from tests.paths import ROOT
+
+RELEASED_FILES = (".ci/releasable", "flacheck/version.py", "CHANGELOG.md", "pyproject.toml")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Return a copy of what the check of a release reads, with the placeholders replaced."""
+    for name in RELEASED_FILES:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    project = tmp_path / "pyproject.toml"
+    text = project.read_text().replace("OWNER", "an-owner").replace("REPOSITORY", "flacheck")
+    project.write_text(text)
+    return tmp_path
+
+
+def refusal(tree: Path, tag: str) -> str | None:
+    """Run the check of a release; return its message, or None if it passes."""
+    command = [sys.executable, str(tree / ".ci/releasable"), tag]
+    outcome = subprocess.run(command, capture_output=True, text=True)
+    assert outcome.returncode in (0, 1)
+    assert (outcome.returncode == 1) == bool(outcome.stderr)
+    return outcome.stderr or None
+
+
+def test_the_release_workflow_checks_before_it_builds() -> None:
+    """Its first own step runs the check, and publishing needs that job."""
+    file = ROOT / ".github/workflows/release.yml"
+    if not file.exists():
+        pytest.skip("a source distribution has no .github folder")
+    workflow = yaml.safe_load(file.read_text())
+    lines = [step["run"] for step in workflow["jobs"]["build"]["steps"] if "run" in step]
+    check, build = 'python .ci/releasable "$GITHUB_REF_NAME"', "python -m build"
+    assert lines.index(check) < lines.index(build)
+    assert workflow["jobs"]["publish"]["needs"] == "build"
+
+
+def test_a_prepared_release_passes(tree: Path) -> None:
+    """Authors and addresses are set, and the tag is the version."""
+    assert refusal(tree, f"v{__version__}") is None
+
+
+@pytest.mark.parametrize(
+    "value, placeholder", [("an-owner", "OWNER"), ("/flacheck", "/REPOSITORY")]
+)
+def test_a_placeholder_is_refused(tree: Path, value: str, placeholder: str) -> None:
+    """The message has the line of an author or address that is not set."""
+    project = tree / "pyproject.toml"
+    text = project.read_text()
+    assert value in text
+    project.write_text(text.replace(value, placeholder, 1))
+    line = text[: text.index(value)].count("\n") + 1
+    message = f"pyproject.toml:{line}: replace {placeholder.strip('/')}\n"
+    assert refusal(tree, f"v{__version__}") == message
+
+
+def test_the_message_of_this_tree_is_clear() -> None:
+    """The project's own file has placeholders until somebody releases it."""
+    if "OWNER" not in (ROOT / "pyproject.toml").read_text():
+        pytest.skip("authors and addresses are set")
+    assert "replace OWNER" in str(refusal(ROOT, f"v{__version__}"))
+
+
+def test_another_tag_is_refused(tree: Path) -> None:
+    """The message has both versions."""
+    assert refusal(tree, "v9.9.9") == (
+        f"the tag is v9.9.9, flacheck/version.py has {__version__}: the tag must be v{__version__}\n"
+    )
+
+
+def test_unreleased_entries_are_refused(tree: Path) -> None:
+    """The changelog's first heading is the release."""
+    changelog = tree / "CHANGELOG.md"
+    changelog.write_text("# Changelog\n\n## Unreleased\n\n" + changelog.read_text())
+    message = refusal(tree, f"v{__version__}")
+    assert message == f"CHANGELOG.md begins with Unreleased: it must begin with {__version__}\n"
