@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from flacheck.api.housekeeping import list_cache as list_cache
     from flacheck.api.housekeeping import prune_cache as prune_cache
     from flacheck.api.housekeeping import remove_runs as remove_runs
+    from flacheck.api.init import Initialized as Initialized
+    from flacheck.api.init import init as init
     from flacheck.api.known_results import known as known
     from flacheck.api.lists import list_advisories as list_advisories
     from flacheck.api.lists import list_kernels as list_kernels
@@ -106,6 +108,7 @@ _MODULES = {
     "Failure": "api.runs",
     "FormsCompared": "api.bench",
     "Gate": "capabilities.gate.result",
+    "Initialized": "api.init",
     "Known": "capabilities.known_results.document",
     "Measurement": "api.measure",
     "Pin": "capabilities.gate.pins",
@@ -130,6 +133,7 @@ _MODULES = {
     "dtypes": "api.dtypes",
     "explain": "api.explain",
     "gate": "api.gate",
+    "init": "api.init",
     "install_toolchains": "api.toolchains",
     "known": "api.known_results",
     "list_advisories": "api.lists",

@@ -55,6 +55,7 @@ CAPABILITIES = (
         "bench",
         "measure",
         "gate",
+        "init",
         "dtypes",
         "known_results",
         "results",

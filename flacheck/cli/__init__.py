@@ -40,6 +40,9 @@ _COMMANDS = {
         ASK,
         "Show published results: failing kernels, good pairs and pins.",
     ),
+    "init": CommandPlace(
+        "init", "init", ASK, "Write a CI workflow, settings, hook and baseline for this project."
+    ),
     "explain": CommandPlace(
         "explain", "explain", TRACE, "Name the failure in a log: cause, versions, remedy, links."
     ),

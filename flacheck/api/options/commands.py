@@ -82,6 +82,10 @@ _REQUIREMENTS = "Check what this file pins: torch, Triton and packages."
 _CHECK_TARGET = "Check for this GPU. Default: the first one of this machine."
 _CHECK_TORCH = "Check this torch, with the Triton that it requires."
 _CHECK_TRITON = "Check this Triton release."
+_INIT_TARGET = "Compile for these GPUs. Default: this machine's, else a100 and h100."
+_INIT_TRITON = "Compile under these releases. Default: the newest that the project's pins allow."
+_INIT_FORCE = "Replace an existing workflow and baseline."
+_INIT_DRY_RUN = "Print the files; write and compile nothing."
 _AUTOCAST = "Run under autocast in these dtypes: fp16, bf16, off."
 _PARAMS = "Make parameters and arguments in this dtype: fp32, bf16, fp16."
 _ARG = "Give the constructor, or the call, this argument. Upper-case names are sizes: T=2048."
@@ -321,6 +325,20 @@ class CheckOptions(TypedDict, total=False):
         Option("--triton X", _CHECK_TRITON, WITH, complete="releases", is_setting=False),
     ]
     results: Annotated[PathLike | None, Option("--results DIR|URL", groups.RESULTS)]
+    store: groups.Store
+
+
+class InitOptions(TypedDict, total=False):
+    """The options of `init`."""
+
+    target: Annotated[Several, several("--target -t GPU", _INIT_TARGET, WITH, complete="targets")]
+    triton: Annotated[
+        str | None,
+        Option("--triton X", _INIT_TRITON, WITH, complete="releases", is_setting=False),
+    ]
+    force: Annotated[bool, switch("--force", _INIT_FORCE, is_setting=False)]
+    dry_run: Annotated[bool, switch("--dry-run", _INIT_DRY_RUN, is_setting=False)]
+    jobs: groups.Jobs
     store: groups.Store
 
 

@@ -39,7 +39,7 @@ _NEEDS = re.compile(r"(?i)^(torch|triton|pytorch-triton)\b(?!.*\bextra\b)")
 # The number of packages, those with most kernels, and of releases of torch, the newest.
 _MOST_PACKAGES, _NEWEST = 3, 3
 # The usual training GPUs, for a machine without a GPU.
-_USUAL_CARDS = "a100,h100"
+USUAL_CARDS = "a100,h100"
 DRIVER = Path("/proc/driver/nvidia/gpus")
 # Seconds: a driver that hangs must not hold up a scan.
 _PATIENCE = 5
@@ -83,7 +83,7 @@ def look(folder: Path) -> Surroundings | None:
     """Return the surroundings of a folder; None if no package has Triton kernels."""
     found = distributions(folder)
     by_name: dict[str, KernelPackage] = {}
-    for package in (*environment_packages(found), *_project(folder)):
+    for package in (*environment_packages(found), *project(folder)):
         by_name[package.name] = package
     if not by_name:
         return None
@@ -98,7 +98,7 @@ def look(folder: Path) -> Surroundings | None:
     return Surroundings(
         packages=tuple(packages),
         gpu=gpu,
-        target=target or _USUAL_CARDS,
+        target=target or USUAL_CARDS,
         releases=releases,
         here=here,
         has_torch=importlib.util.find_spec("torch") is not None,
@@ -151,7 +151,7 @@ def _checkout(distribution: Distribution) -> Path | None:
     return None
 
 
-def _project(folder: Path) -> Iterator[KernelPackage]:
+def project(folder: Path) -> Iterator[KernelPackage]:
     """Yield the project of a folder, if a package can be built from it."""
     try:
         checkouts.folder(str(folder.absolute()))
