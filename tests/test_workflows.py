@@ -13,15 +13,16 @@ import yaml
 from flacheck.version import __version__
 from tests.paths import ROOT
 
-RELEASED_FILES = (".ci/releasable", "flacheck/version.py", "CHANGELOG.md", "pyproject.toml")
+RELEASED_FILES = (".ci/releasable", "flacheck/version.py", "pyproject.toml")
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Return a copy of what the check of a release reads, with the placeholders replaced."""
+    """Return what the check of a release reads, in the state of a release."""
     for name in RELEASED_FILES:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n## {__version__}\n")
     project = tmp_path / "pyproject.toml"
     text = project.read_text().replace("OWNER", "an-owner").replace("REPOSITORY", "flacheck")
     project.write_text(text)
