@@ -85,6 +85,7 @@ TESTS_OF_THE_WHOLE = {
     "test_files",
     "test_hostile_input",
     "test_readme_commands",
+    "test_shown_outputs",
     "test_recall",
     "test_soak",
     "test_wheel",
@@ -109,7 +110,7 @@ SHARED = {
 
 # Lines of Python that the product and its tests may have. Who raises one says why in the same
 # commit; the plan is 81,000 and 50,000.
-LINES = {"flacheck": 92_287, "tests": 58_720}
+LINES = {"flacheck": 92_669, "tests": 59_132}
 
 
 @functools.cache
