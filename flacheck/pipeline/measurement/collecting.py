@@ -23,7 +23,11 @@ from flacheck.pipeline.measurement.bundle import (
     BundleManifest,
     Variant,
 )
-from flacheck.pipeline.measurement.launches import MeasuredLaunch, MeasuredLaunches
+from flacheck.pipeline.measurement.launches import (
+    MeasuredLaunch,
+    MeasuredLaunches,
+    has_inferred_tensors,
+)
 from flacheck.pipeline.run import run_plan
 from flacheck.store import Store
 from flacheck.store.binaries import Binaries
@@ -149,6 +153,8 @@ def _why_made_up(launch: MeasuredLaunch, tensors: Mapping[str, BundledTensor]) -
     entry = launch.recorded
     if entry.made_up:
         return "flacheck made up its arguments"
+    if has_inferred_tensors(entry):
+        return f"flacheck inferred the shapes of its tensors ({entry.call})"
     if entry.guessed:
         return f"it may depend on a made-up value that was read at {entry.guessed}"
     return unknown_integers(tensors)

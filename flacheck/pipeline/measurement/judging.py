@@ -139,10 +139,16 @@ def _state(
         if amplification > _MOST_AMPLIFICATION_REASON:
             return State.NOT_COMPARABLE, _AMPLIFICATION_REASON
         return State.ROUNDING, None
-    if finding["not_finite"] or not (findings.get("inputs") or {}).get("is_finite"):
-        return State.NOT_COMPARABLE, "its results are not finite under any inputs that were tried"
+    if not _is_finite(findings["variants"], reference):
+        return State.NOT_COMPARABLE, "the others' results are not finite under any inputs"
     difference = finding["difference"] or {}
     return State.DIFFERS, _describe(difference)
+
+
+def _is_finite(variants: Mapping[str, Json], reference: int | None) -> bool:
+    """Return True if the results of a class are finite."""
+    own = [each for each in variants.values() if each.get("class") == reference]
+    return not any(each["not_finite"] for each in own)
 
 
 def _describe(difference: Json) -> str:

@@ -199,10 +199,16 @@ def _can_be_repeated(entry: RecordedLaunch) -> bool:
     return any(grid for _, grid in launch_configs(entry))
 
 
+def has_inferred_tensors(entry: RecordedLaunch) -> bool:
+    """Return True if flacheck called a function whose tensors no caller in the package shapes."""
+    return entry.call in ("inner function", "failed call", "alone")
+
+
 def _rank(entry: RecordedLaunch) -> tuple[bool, int, int]:
     assert entry.memory is not None
     grids = [math.prod(grid) for _, grid in launch_configs(entry) if grid]
-    return not entry.made_up, max(grids), sum(entry.memory.storages)
+    is_own = not (entry.made_up or has_inferred_tensors(entry))
+    return is_own, max(grids), sum(entry.memory.storages)
 
 
 def launch_configs(

@@ -81,7 +81,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_bundle_has_the_largest_launch_with_its_binary(tmp_path: Path, cache: Path) -> None:
     """A program's own launch comes before a larger one that flacheck made up."""
     made_up = recorded([99], made_up=True)
-    file = launches_file(tmp_path, recorded([8]), recorded([16]), made_up)
+    inferred = recorded([98], call="inner function")
+    file = launches_file(tmp_path, recorded([8]), recorded([16]), made_up, inferred)
     target = tmp_path / "k.bundle"
     store = tmp_path / "store"
     written = flacheck.measure(file, toolchain="installed", bundle=target, store=store, jobs=1)

@@ -93,10 +93,18 @@ def test_a_made_up_launch_that_faults_is_not_comparable(runner: CardRunner, tmp_
 
 def test_results_that_overflow_are_not_compared(runner: CardRunner, tmp_path: Path) -> None:
     """Inputs are drawn from further distributions, and their name is in the result."""
-    document = _measure(runner, tmp_path, launch(tmp_path, "overflow", "wrong", "wrong"))
+    document = _measure(runner, tmp_path, launch(tmp_path, "overflow", "overflow", "wrong"))
     (result,) = document.launches
-    assert _states(result)[0] is State.NOT_COMPARABLE
+    assert _states(result)[2] is State.NOT_COMPARABLE
     assert result.distribution == "normal"
+
+
+def test_a_result_that_overflows_alone_differs(runner: CardRunner, tmp_path: Path) -> None:
+    """An infinity or NaN beside finite results of the same inputs is a wrong result."""
+    document = _measure(runner, tmp_path, launch(tmp_path, "double", "overflow", "double"))
+    (result,) = document.launches
+    assert _states(result) == [State.SAME, State.DIFFERS, State.SAME]
+    assert [each.is_wrong for each in result.results] == [False, True, False]
 
 
 def test_the_majority_decides_which_release_differs(runner: CardRunner, tmp_path: Path) -> None:
