@@ -169,7 +169,7 @@ def shown_on(version: str) -> Callable[..., list[ScriptRun]]:
     """Return a stand-in for `run_script` whose scripts show the failure on this release alone."""
 
     def run_script(
-        script: str, toolchain: Toolchain, seconds: float, times: int
+        script: str, toolchain: Toolchain, seconds: float, times: int, torch: str | None
     ) -> list[ScriptRun]:
         status = SHOWS if toolchain.version == version else DOES_NOT
         return [ScriptRun(status, "it printed this")] * times

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,6 @@ from flacheck.capabilities.measure.measuring import (
     judge_disagreements,
     read_document,
     without_samples,
-    wrong_records,
 )
 from flacheck.engine.card_runner import CardRunner, NoCard
 from flacheck.errors import Exit, IncompleteError, UsageError
@@ -28,10 +27,12 @@ from flacheck.model import Json, Purpose
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.measurement import bundle as bundles
-from flacheck.pipeline.measurement.bundle import Bundle
-from flacheck.pipeline.measurement.collecting import collect
+from flacheck.pipeline.measurement import wrong_results
+from flacheck.pipeline.measurement.bundle import Bundle, BundledLaunch
+from flacheck.pipeline.measurement.collecting import collect, without_binaries
 from flacheck.pipeline.measurement.launches import measured_launches
 from flacheck.pipeline.measurement.running import LAUNCH_SECONDS, MeasurementJournal, run_bundle
+from flacheck.pipeline.measurement.wrong_results import wrong_launches, wrong_records
 from flacheck.pipeline.run import environment
 from flacheck.store import Store
 from flacheck.toolchains.scratch import temporary_folder
@@ -112,7 +113,7 @@ def measure(
             read = bundles.read(Path(subject), folder)
             document = _run(read, folder, store, seed, fresh, str(subject), handle)
             with Store.open(store) as open_store:
-                _keep(open_store, document)
+                _keep(open_store, document, read.manifest.launches, seed)
             return Measurement(document)
         package, captured = one_package(options["package"], "measure"), options["captured"]
         about = subject_of(subject, package, options["trust"], configs, captured)
@@ -136,7 +137,7 @@ def measure(
                     return Measurement(bundle=Path(bundle), launches=count)
                 document = _run(full_bundle, folder, store, seed, fresh, None, handle)
             document = drain(judge_disagreements(document, launches), handle)
-            _keep(open_store, document)
+            _keep(open_store, document, without_binaries(launches), seed)
     return Measurement(document)
 
 
@@ -204,10 +205,14 @@ def _check_card(runner: CardRunner, bundle: Bundle) -> None:
         )
 
 
-def _keep(store: Store, document: MeasureDocument) -> None:
+def _keep(
+    store: Store, document: MeasureDocument, launches: Sequence[BundledLaunch], seed: int
+) -> None:
     """Store a measurement, with a failure for each wrong result, in a run of its own."""
     keys = [result.key for _, result in document.wrong]
     records = list(wrong_records(document, store.latest_records(keys)))
     run = store.begin_run(environment(), document.about, {}, purpose=Purpose.MEASURE)
     store.add_many(run, records)
-    store.finish_run(run, {FIELD: without_samples(document).to_json()})
+    wrong = list(wrong_launches(document, launches, seed))
+    measurement = without_samples(document).to_json()
+    store.finish_run(run, {FIELD: measurement, wrong_results.FIELD: wrong})

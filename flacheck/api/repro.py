@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -19,17 +20,25 @@ from flacheck.api.options.declaration import takes
 from flacheck.capabilities.repro import preprocessing
 from flacheck.capabilities.repro.budget import Budget
 from flacheck.capabilities.repro.compilers import Compilers, provide_releases
+from flacheck.capabilities.repro.on_card import CardCompilers
 from flacheck.capabilities.repro.output import files
 from flacheck.capabilities.repro.output.result import Improvement, Reproduced
 from flacheck.capabilities.repro.output.script import SHOWS
 from flacheck.capabilities.repro.reproduction import Reproduction, begin, check_stage
-from flacheck.errors import Exit, Interrupted, UsageError
+from flacheck.engine.card_runner import CardRunner, NoCard
+from flacheck.engine.provider import torch_folder
+from flacheck.errors import Exit, IncompleteError, Interrupted, UsageError
 from flacheck.model import Cell, Cut, Json, Purpose
 from flacheck.pipeline import resolved_cell as cells
 from flacheck.pipeline.events import OnEvent, Progress, ignore
+from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.measurement.running import LAUNCH_SECONDS
+from flacheck.pipeline.measurement.wrong_results import WRONG, WrongLaunch, stored_launch
 from flacheck.pipeline.resolved_cell import ResolvedCell
 from flacheck.store import Store
 from flacheck.tables.settings import durations
+from flacheck.toolchains.base import Toolchain
+from flacheck.toolchains.scratch import temporary_folder
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -99,6 +108,7 @@ def repro(
             chosen_cell = cells.resolve_cell(
                 about, selection, open_store, Purpose.REPRO, options["trust"], run
             )
+            wrong = _wrong_launch(chosen_cell, open_store)
         for warning in chosen_cell.warnings:
             handle(Progress(warning))
         failing = chosen_cell.cell
@@ -114,13 +124,65 @@ def repro(
         raise Interrupted(
             "interrupted before there was a compiler to ask: no file was written"
         ) from None
-    # A kernel of a package, or of flacheck's own corpus, is as trusted as these.
-    trusts = chosen_cell.trust or not isinstance(failing.kernel.origin, Cut)
-    packages = chosen_cell.packages
-    with Compilers(
-        ready, packages, run.memory_mb, allowance, trust=trusts, jobs=run.workers
-    ) as compilers:
+    with _compilers(chosen_cell, wrong, ready, run, allowance) as compilers:
         return _reduce(failing, compilers, options["runs"], folder, handle)
+
+
+def _wrong_launch(chosen: ResolvedCell, store: Store) -> WrongLaunch | None:
+    """Return the launch of a wrong result, which only a GPU shows; None for any other failure.
+
+    Raises:
+        UsageError: If the store lacks the launch.
+    """
+    if chosen.record is None or chosen.record.code != WRONG:
+        return None
+    wrong = stored_launch(store, chosen.cell.key)
+    if wrong is None:
+        raise UsageError(
+            f"the store has no launch of {chosen.cell.key[:12]}, whose result is wrong on a GPU: "
+            "measure it again with `flacheck measure`"
+        )
+    return wrong
+
+
+@contextmanager
+def _compilers(
+    chosen: ResolvedCell,
+    wrong: WrongLaunch | None,
+    ready: Mapping[str, Toolchain],
+    run: RunOptions,
+    budget: Budget,
+) -> Iterator[Compilers]:
+    """Yield the compilers of a reduction; for a wrong result they run binaries on the GPU."""
+    # A kernel of a package, or of flacheck's own corpus, is as trusted as these.
+    trusts = chosen.trust or not isinstance(chosen.cell.kernel.origin, Cut)
+    common = (ready, chosen.packages, run.memory_mb, budget)
+    if wrong is None:
+        with Compilers(*common, trust=trusts, jobs=run.workers) as compilers:
+            yield compilers
+        return
+    right = wrong.launch.variants[0].toolchain
+    if right not in ready:
+        raise UsageError(f"--releases: {right} is missing, whose result is right")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(temporary_folder()))
+        try:
+            runner = stack.enter_context(CardRunner(LAUNCH_SECONDS, folder))
+        except NoCard as error:
+            key = chosen.cell.key[:12]
+            raise IncompleteError(
+                f"{key} computes a wrong result, which only a GPU shows: {error}"
+            ) from None
+        on_card = CardCompilers(
+            *common,
+            trust=trusts,
+            jobs=run.workers,
+            torch=torch_folder(),
+            wrong=wrong,
+            runner=runner,
+            folder=folder,
+        )
+        yield stack.enter_context(on_card)
 
 
 def _budget(text: str) -> Budget:

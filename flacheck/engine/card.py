@@ -22,7 +22,7 @@ from flacheck.tables import find_shipped_folder
 # High, because a new worker lacks the output of the first run to compare with.
 _RESIDENT_MB = 64_000
 # The variables that the CUDA driver and torch read; the worker gets only these.
-_PASSED_ON = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES")
+PASSED_ON = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES")
 # The last line of a traceback, and the worker's message before it dies of a fault.
 _ERROR = re.compile(r"[A-Za-z_][\w.]*: .+|the kernel faulted .+")
 
@@ -68,7 +68,7 @@ class CardWorker:
         # The GPU's driver needs devices and files that are not documented.
         self._config["confinement"] = policies.OWN
         self._name = f"{choice.identity} on the card"
-        self._variables = (*_PASSED_ON, *variables)
+        self._variables = (*PASSED_ON, *variables)
         self._pool = LocalPool(1, lambda task: seconds)
         with contextlib.ExitStack() as stack:
             stack.callback(self._pool.close)

@@ -8,6 +8,9 @@ launch, by the dtype of its argument `x` (`"by": "dtype"`), by source text (`"sa
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import os
 import resource
 import signal
@@ -15,6 +18,7 @@ import socket
 import subprocess
 import sys
 import time
+import zlib
 
 
 class Worker:
@@ -72,6 +76,32 @@ class Worker:
 
     def do_compile(self, rest: str) -> None:
         pass
+
+    def do_binary(self, rest: str) -> dict:
+        """Return a binary of `tests.fake_card` with this behaviour; its kernel takes x, y and 2,000."""
+        code = json.dumps({"behaviour": rest, "microseconds": 20.0}).encode()
+        binary = {
+            "digest": hashlib.sha256(code).hexdigest(),
+            "code": base64.b64encode(zlib.compress(code)).decode(),
+            "entry": "kernel",
+            "threads": 128,
+            "shared": 0,
+            "cluster": [1, 1, 1],
+            "cooperative": False,
+            "pdl": False,
+            "parameters": [
+                {"type": "pointer", "tensor": "x"},
+                {"type": "pointer", "tensor": "y"},
+                {"type": "i32", "value": "2000"},
+            ],
+            "scratch": [],
+            "unlaunchable": None,
+        }
+        return {
+            "seconds": 0.001,
+            "resources": {"shared": 1024, "registers": 32, "stack": 0, "threads": 128},
+            "facts": {"binary": binary},
+        }
 
     def do_shared(self, rest: str) -> dict:
         return {"resources": {"shared": int(rest), "threads": 128}}

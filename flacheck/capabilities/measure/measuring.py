@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +11,16 @@ import msgspec
 from msgspec import convert, structs
 
 from flacheck import files
-from flacheck.engine import judge
 from flacheck.errors import UsageError
 from flacheck.evidence.measured.ratios import kernel_ratios, operator_ratios, summarise
 from flacheck.evidence.measured.results import CardFacts, LaunchResult, MeasureDocument, State
-from flacheck.model import Record
 from flacheck.pipeline.events import Event, Progress
 from flacheck.pipeline.measurement.bundle import BundleManifest
 from flacheck.pipeline.measurement.interpreting import judge_by_interpreter
 from flacheck.pipeline.measurement.judging import judge_launch
 from flacheck.pipeline.measurement.launches import MeasuredLaunch, MeasuredLaunches
 from flacheck.pipeline.measurement.running import Findings
-from flacheck.rules import RULES
 
-WRONG = "FC706"
-# The stage of a failure that no compile shows.
-_STAGE = "run"
 # A report of thousands of launches under ten releases.
 _MOST_BYTES = 256 << 20
 
@@ -108,21 +102,6 @@ def read_document(file: Path) -> MeasureDocument:
         raise UsageError(
             f"{file}: not a report of `flacheck measure … --format json`: {error}"
         ) from None
-
-
-def wrong_records(document: MeasureDocument, records: Mapping[str, Record]) -> Iterator[Record]:
-    """Yield the records of wrong results: failures of the release on this card.
-
-    `records` are those of the compiles, by key.
-    """
-    for _, result in document.wrong:
-        if result.key not in records:
-            continue
-        card = f"{document.card.name}, driver {document.card.driver}"
-        message = f"wrong result on {card}: {result.reason}"
-        facts = {"card": document.card.name, "state": result.state.value}
-        finding = RULES[WRONG].finding(message, facts=facts)
-        yield judge.fail_on_card(records[result.key], finding, _STAGE)
 
 
 def is_complete(document: MeasureDocument) -> bool:

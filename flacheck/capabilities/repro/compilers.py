@@ -92,7 +92,8 @@ class Compilers:
 
     `packages` hold the imported kernels, by specification; `trust` is the user's consent to run the
     sources of kernels. `patience` limits the seconds of one compile, `budget` those of all. `jobs`
-    is the number of releases that work in parallel.
+    is the number of releases that work in parallel. `torch` is the folder of the torch that scripts
+    use on this machine's GPU; None for scripts that need none.
     """
 
     releases: Mapping[str, Toolchain]
@@ -102,6 +103,7 @@ class Compilers:
     patience: float = LONGEST
     trust: bool = False
     jobs: int = field(default_factory=count_processors)
+    torch: str | None = None
     _timeouts: loop.Timeouts = field(default_factory=loop.Timeouts)
     _records: dict[tuple[str, str, str | None], Record] = field(default_factory=dict)
     _pools: dict[WorkerKind, LocalPool] = field(default_factory=dict)

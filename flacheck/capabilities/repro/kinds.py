@@ -8,11 +8,12 @@ from flacheck.capabilities.repro.compilers import Compilers
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.oracle import SameFailure, same_code, same_signature, still_slow
 from flacheck.capabilities.repro.original import cut_out, with_autotuner, with_refused_key
-from flacheck.capabilities.repro.output import limits
+from flacheck.capabilities.repro.output import card_script, limits
 from flacheck.capabilities.repro.output.symptom import Symptom, readable_words, shorten, words
 from flacheck.capabilities.repro.passes.autotuner import SHIFTED_KEY, key_check
 from flacheck.capabilities.repro.passes.search import Pass
 from flacheck.model import Cell, Record, Verdict
+from flacheck.pipeline.measurement.wrong_results import WRONG
 from flacheck.tables import targets
 
 SLOW_WORDS = "the compile is slow"
@@ -47,6 +48,8 @@ def kind_of(cell: Cell, record: Record) -> FailureKind:
         return REFUSED_SOURCE
     if record.stage == "load":
         return OVER_LIMIT
+    if record.code == WRONG:
+        return WRONG_RESULT
     if record.code == "FC603":
         return REFUSED_KEY
     if cell.stage in ("autotune", "keys"):
@@ -75,6 +78,14 @@ def _slow(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
     return Symptom(SLOW_WORDS, slow_title, check, _timeout(record), prepare)
 
 
+def _wrong_result(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
+    """Return a symptom whose script launches the kernel and compares its result."""
+    release, gpu = cell.toolchain.replace("==", " "), targets.find(cell.target).name
+    wrong_title = f"{release} computes a wrong result on {gpu}: {record.message.splitlines()[-1]}"
+    script_words, prepare, check = card_script.parts(record)
+    return Symptom(script_words, wrong_title, check, _timeout(record), prepare, on_card=True)
+
+
 def _wrong_key(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
     if record.code == "FC602":
         # The autotuner reads another argument silently, so the script checks its key.
@@ -98,6 +109,11 @@ OVER_LIMIT = replace(
 # compile takes seconds, so slices, which compile fastest, run first and not again as the last pass.
 SLOW = replace(
     FAILING, first=passes.SLICES, passes=passes.PASSES[:-1], same=still_slow, symptom=_slow
+)
+
+# A compile that ends well, and a binary that computes a wrong result on this machine's GPU (FC706).
+WRONG_RESULT = replace(
+    FAILING, first=passes.ON_CARD_FIRST, passes=passes.ON_CARD, symptom=_wrong_result
 )
 
 # A key that the autotuner reads wrongly, or past the end of the arguments (FC601, FC602).

@@ -376,7 +376,8 @@ class Reproduction:
             self.complete = False
             return []
         toolchain = self.compilers.releases[release]
-        runs = run_script(script, toolchain, min(seconds, LONGEST_RUN), times)
+        torch = self.compilers.torch
+        runs = run_script(script, toolchain, min(seconds, LONGEST_RUN), times, torch)
         if seconds < LONGEST_RUN and not all(run.has_ended for run in runs):
             # The budget ended the run, so its status is not the release's.
             self.complete = False
@@ -417,7 +418,7 @@ class Reproduction:
         is not run.
         """
         own = self.cell.toolchain
-        if is_typed(reduction):
+        if is_typed(reduction) and not symptom.on_card:
             script = render(reduction, symptom, by_types=True)
             runs = self._runs(script, own, 1)
             if any(run.status == SHOWS for run in runs):

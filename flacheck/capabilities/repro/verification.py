@@ -6,15 +6,17 @@ import time
 import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flacheck.capabilities.repro.compilers import Compilers
 from flacheck.capabilities.repro.oracle import SameFailure
 from flacheck.capabilities.repro.output.script import CANNOT_TELL
 from flacheck.engine import policies, programs
+from flacheck.engine.card import PASSED_ON
 from flacheck.engine.judge import judge
 from flacheck.files import GuestFolder
+from flacheck.guest.engine.confinement import Policy
 from flacheck.model import Cell, Outcome
 from flacheck.toolchains.base import Toolchain
 from flacheck.toolchains.scratch import temporary_folder
@@ -59,22 +61,36 @@ def plain_python(toolchain: Toolchain) -> Iterator[Path]:
 
 
 def run_script(
-    script: str, toolchain: Toolchain, seconds: float = LONGEST_RUN, times: int = 1
+    script: str,
+    toolchain: Toolchain,
+    seconds: float = LONGEST_RUN,
+    times: int = 1,
+    torch: str | None = None,
 ) -> list[ScriptRun]:
     """Run a script several times under one release alone, each in a fresh process.
 
-    The status is 125 also after a timeout. All runs together take at most `seconds`.
+    The status is 125 also after a timeout. All runs together take at most `seconds`. A script that
+    uses the GPU gets the `torch` in a folder as well.
     """
     end = time.monotonic() + seconds
+    if torch is not None:
+        variables = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        environment = {**toolchain.environment, **variables}
+        paths = (*toolchain.paths, torch)
+        toolchain = replace(toolchain, paths=paths, environment=environment)
     with plain_python(toolchain) as folder:
         file = GuestFolder(folder).write_new("repro.py", script)
         runs: list[ScriptRun] = []
         while len(runs) < times and (not runs or time.monotonic() < end):
-            runs.append(_run(folder, file, toolchain, end - time.monotonic()))
+            # The GPU's driver needs devices and files that are not documented.
+            policy = policies.OWN if torch else policies.of_script(toolchain.paths, str(folder))
+            runs.append(_run(folder, file, toolchain, end - time.monotonic(), policy))
         return runs
 
 
-def _run(folder: Path, file: Path, toolchain: Toolchain, seconds: float) -> ScriptRun:
+def _run(
+    folder: Path, file: Path, toolchain: Toolchain, seconds: float, policy: Policy
+) -> ScriptRun:
     more = {
         # Otherwise a result in the cache would hide the failure.
         "TRITON_CACHE_DIR": str(folder / f"cache-{os.urandom(4).hex()}"),
@@ -91,7 +107,7 @@ def _run(folder: Path, file: Path, toolchain: Toolchain, seconds: float) -> Scri
             log,
             seconds=max(_SHORTEST_RUN, min(seconds, LONGEST_RUN)),
             memory_mb=_MEMORY_MB,
-            policy=policies.of_script(toolchain.paths, str(folder)),
+            policy=policy,
             python=str(folder / "python/bin/python"),
         )
         output = GuestFolder(log.parent).read_end(_LOG, _MOST_OUTPUT)

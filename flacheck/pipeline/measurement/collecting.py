@@ -108,10 +108,15 @@ def _variant(
         problem = entry["unlaunchable"]
     binary = None
     if entry is not None and problem is None:
-        plain = {name: entry[name] for name in Binary.__struct_fields__}
-        binary = convert(plain, Binary)
-        (folder / binary.digest).write_bytes(base64.b64decode(entry["code"]))
+        binary = lay_binary(entry, folder)
     return Variant(cell.toolchain, cell.key, dict(config), grid, binary, problem)
+
+
+def lay_binary(entry: Json, folder: Path) -> Binary:
+    """Write the code of a worker's binary into the folder; return what its launch takes."""
+    binary = convert({name: entry[name] for name in Binary.__struct_fields__}, Binary)
+    (folder / binary.digest).write_bytes(base64.b64decode(entry["code"]))
+    return binary
 
 
 def _why_missing(record: Record | None) -> str:
@@ -146,6 +151,17 @@ def bundled_launch(launch: MeasuredLaunch, variants: Sequence[Variant]) -> Bundl
         tensors=tensors,
         variants=tuple(variants),
     )
+
+
+def without_binaries(measured: MeasuredLaunches) -> list[BundledLaunch]:
+    """Return the launches as parts of a bundle, with variants that have no binary."""
+    launches = []
+    for launch in measured.launches:
+        variants = []
+        for cell, config, grid in launch.cells:
+            variants.append(Variant(cell.toolchain, cell.key, dict(config), grid, None))
+        launches.append(bundled_launch(launch, variants))
+    return launches
 
 
 def _why_made_up(launch: MeasuredLaunch, tensors: Mapping[str, BundledTensor]) -> str | None:

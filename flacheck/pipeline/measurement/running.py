@@ -60,8 +60,12 @@ def run_bundle(
     return [findings[number] for number in range(len(launches))]
 
 
-def run_launch(launch: BundledLaunch, folder: Path, runner: CardRunner, seed: int) -> Findings:
+def run_launch(
+    launch: BundledLaunch, folder: Path, runner: CardRunner, seed: int, times: bool = True
+) -> Findings:
     """Run a launch's binaries, which lie in the folder, until all that can run have run.
+
+    They are timed as well with `times`.
 
     Raises:
         IncompleteError: If the GPU does not come back after a fault.
@@ -71,7 +75,7 @@ def run_launch(launch: BundledLaunch, folder: Path, runner: CardRunner, seed: in
     deaths: dict[int, str] = {}
     hangs = 0
     while len(skip) < len(launch.variants):
-        config = {"seed": seed, "skip": sorted(skip), "times": True}
+        config = {"seed": seed, "skip": sorted(skip), "times": times}
         attempt = runner.measure(request, config)
         if attempt.outcome is Outcome.FINISHED:
             return Findings(dict(attempt.facts), deaths)

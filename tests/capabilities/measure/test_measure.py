@@ -14,7 +14,7 @@ import pytest
 from msgspec import structs
 
 import flacheck
-from flacheck.capabilities.measure.measuring import WRONG, document_of, wrong_records
+from flacheck.capabilities.measure.measuring import document_of
 from flacheck.engine import card_runner
 from flacheck.engine.card_runner import CardRunner
 from flacheck.errors import Exit, IncompleteError, UsageError
@@ -23,6 +23,7 @@ from flacheck.evidence.measured.results import State
 from flacheck.model import Verdict
 from flacheck.pipeline.measurement import bundle as bundles
 from flacheck.pipeline.measurement.running import run_launch
+from flacheck.pipeline.measurement.wrong_results import WRONG, wrong_records
 from flacheck.reports import measure as measure_report
 from flacheck.reports import render
 from flacheck.reports.display import Display

@@ -38,6 +38,9 @@ def blame(cell: Cell, record: Record, kernel_text: str) -> Blame:
     if code == "FC921":
         why = "The compile ends, but takes many times longer than on other releases."
         return Blame("compiler bug (slow compile)", why, _TRITON.format(form="performance"))
+    if record.stage == "run":
+        why = "The kernel compiles, and its binary computes something else than another release's."
+        return Blame("compiler bug, or a race of the kernel", why, upstream)
     if record.stage == "load":
         why = "The kernel compiles and asks for more than a block can have on this GPU."
         return Blame("limit of the GPU", why, owner)

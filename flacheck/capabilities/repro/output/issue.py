@@ -16,6 +16,7 @@ from flacheck.capabilities.repro.output.symptom import readable_words, shorten
 from flacheck.capabilities.repro.versions import ReleaseVerdict, join_versions
 from flacheck.evidence.analysis.slow import CODE as SLOW
 from flacheck.model.text import code_span, fence, visible
+from flacheck.pipeline.measurement.wrong_results import WRONG
 from flacheck.rules import is_wrapper
 from flacheck.tables import targets
 
@@ -50,6 +51,7 @@ def issue(result: Reproduced) -> Iterator[str]:
     version = result.cell.toolchain.partition("==")[2]
     target = targets.find(result.cell.target)
     gpu = f"{target.name} ({target.gpu})"
+    is_wrong = result.record.code == WRONG
     if result.lost_neighbours:
         names = join_versions(result.lost_neighbours)
         yield f"**Unlike the original on {names}: this may be another bug.**"
@@ -58,7 +60,11 @@ def issue(result: Reproduced) -> Iterator[str]:
     yield ""
     yield from _where(result)
     yield from ("## Describe the bug", "")
-    yield f"Compiling this kernel with Triton {version} for {gpu} fails. No GPU is needed:"
+    if is_wrong:
+        card = result.record.findings[0]["facts"]["card"]
+        yield f"With Triton {version} this kernel computes a wrong result on a GPU ({card}):"
+    else:
+        yield f"Compiling this kernel with Triton {version} for {gpu} fails. No GPU is needed:"
     script = result.short_script or result.script
     marks = fence(script, 3)
     yield from ("", f"{marks}python", *script.rstrip().splitlines(), marks, "")
@@ -75,7 +81,7 @@ def issue(result: Reproduced) -> Iterator[str]:
     yield from _changes(result)
     yield from ("## Environment details", "")
     yield f"- Triton: {version}"
-    yield f"- GPU: none needed; compiled for {gpu}"
+    yield f"- GPU: {'' if is_wrong else 'none needed; '}compiled for {gpu}"
     yield f"- Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     yield ""
     kernel = code_span(visible(result.cell.kernel.name))

@@ -18,7 +18,7 @@ from flacheck.tables import targets
 _HARNESS = '''\
 """{title}
 
-Exit status: 0 the failure shows, 1 it does not, 125 this Triton cannot tell. No GPU is needed.
+Exit status: 0 the failure shows, 1 it does not, 125 this Triton cannot tell. {needs}
 With --expect-pass, for `git bisect run`: 0 it compiles, 1 the failure shows, 125 anything else.
 """
 
@@ -162,7 +162,11 @@ _EXIT_STATUS = re.compile(r"exit status (\d+)")
 def render(specimen: Specimen, symptom: Symptom, by_types: bool = False) -> str:
     """Return the script's text; the compile is a launch or, with `by_types`, types alone."""
     target = _target_text(specimen)
-    imports, before, launch = render_launch(specimen, target, symptom.check, by_types)
+    if symptom.on_card:
+        imports, before = "    import torch\n", ""
+        launch = f"{_card_call(specimen)}\n{symptom.check}"
+    else:
+        imports, before, launch = render_launch(specimen, target, symptom.check, by_types)
     # Formatters prefer double quotes.
     message = f'"{symptom.words}"'
     if '"' in symptom.words or "\\" in symptom.words or not symptom.words.isprintable():
@@ -174,7 +178,9 @@ def render(specimen: Specimen, symptom: Symptom, by_types: bool = False) -> str:
     status = _EXIT_STATUS.fullmatch(symptom.words)
     if status:
         decisive, shows = f"EXIT_STATUS = {status[1]}", "child.returncode == EXIT_STATUS"
+    needs = "It needs this GPU and torch." if symptom.on_card else "No GPU is needed."
     return _HARNESS.format(
+        needs=needs,
         title=symptom.title.replace("\\", "/").replace('"""', "'"),
         signal=signal,
         decisive=decisive,
@@ -207,7 +213,8 @@ def render_short(specimen: Specimen, symptom: Symptom) -> str | None:
                 constants.append(f'"{name}": {value!r}')
             case _:
                 return None
-    if specimen.stage != "compile" or symptom.prepare or symptom.check.count("\n") > _CHECK_LINES:
+    has_more = symptom.prepare or symptom.on_card
+    if specimen.stage != "compile" or has_more or symptom.check.count("\n") > _CHECK_LINES:
         return None
     options = ", ".join(f'"{name}": {value!r}' for name, value in specimen.options.items())
     source = f"{specimen.name}, {{{', '.join(types)}}}, {{{', '.join(constants)}}}"
@@ -305,6 +312,18 @@ def _call(specimen: Specimen, options: Mapping[str, Any]) -> str:
     for name, value in options.items():
         lines.append(f"    {name}={value!r},")
     return "\n".join([*lines, "    grid=None,", "    warmup=True,", ")"])
+
+
+def _card_call(specimen: Specimen) -> str:
+    """Return the launch of a kernel on the `tensors` of the script and its `grid`."""
+    lines = [f"{specimen.name}[grid]("]
+    for name, spec in specimen.args.items():
+        text = f'tensors["{name}"]' if name in specimen.pointers else _argument(spec)
+        lines.append(f"    {name}={text},")
+    for name, value in specimen.options.items():
+        if name not in specimen.args:
+            lines.append(f"    {name}={value!r},")
+    return "\n".join([*lines, ")"])
 
 
 def _argument(spec: Any) -> str:

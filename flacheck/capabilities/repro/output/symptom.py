@@ -38,6 +38,7 @@ class Symptom:
     `words` are printed by the compiler; they are a signal's name, or an exit status, if it prints
     nothing. `check` is code that prints them after the compile, and `prepare` code before it.
     `title` is one line with the failure and its place. `timeout` limits the compile, in seconds.
+    With `on_card`, `prepare` makes the `tensors` of a launch on this machine's GPU.
     """
 
     words: str
@@ -45,6 +46,7 @@ class Symptom:
     check: str = ""
     timeout: int = 600
     prepare: str = ""
+    on_card: bool = False
 
 
 def words(record: Record) -> str:

@@ -16,7 +16,13 @@ from flacheck.capabilities.repro.passes.autotuner import (
 from flacheck.capabilities.repro.passes.bare_expressions import bare_expressions
 from flacheck.capabilities.repro.passes.blocks import dimensions, pointers, smallest
 from flacheck.capabilities.repro.passes.expressions import expressions, sinks
-from flacheck.capabilities.repro.passes.launch import dtypes, launch, options, parameters
+from flacheck.capabilities.repro.passes.launch import (
+    dtypes,
+    fewer_parameters,
+    launch,
+    options,
+    parameters,
+)
 from flacheck.capabilities.repro.passes.new_kernels import pipelines, single_slices, slices
 from flacheck.capabilities.repro.passes.partial_evaluation import partial_evaluation
 from flacheck.capabilities.repro.passes.search import Pass
@@ -48,4 +54,15 @@ PASSES: tuple[Pass, ...] = (
 # A kernel over a memory limit must keep its loop, extents and constants to stay over it.
 _SHRINKING = (control_flow, dimensions, launch, slices)
 PIPELINE_PASSES: tuple[Pass, ...] = tuple(each for each in PASSES if each not in _SHRINKING)
+# A launch on a GPU must keep its grid, memory and extents.
+ON_CARD_FIRST: tuple[Pass, ...] = (partial_evaluation,)
+ON_CARD: tuple[Pass, ...] = (
+    statements,
+    control_flow,
+    aliases,
+    options,
+    sinks,
+    expressions,
+    fewer_parameters,
+)
 TUNING: tuple[Pass, ...] = (keys, arguments, configurations)

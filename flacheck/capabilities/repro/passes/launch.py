@@ -110,6 +110,11 @@ def parameters(best: Specimen) -> Proposals:
     candidate = best.with_(args=args)
     if (yield candidate):
         best = candidate
+    yield from fewer_parameters(best)
+
+
+def fewer_parameters(best: Specimen) -> Proposals:
+    """Propose to merge pointers and to replace parameters by literals."""
     yield from propose_while_accepted(best, _fewer)
 
 
