@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import chain
 
 from flacheck.capabilities.known_results.document import Known, KnownPair, KnownPlace
 from flacheck.capabilities.results.verifying import Verification
@@ -100,7 +101,7 @@ def _parts(answer: Known) -> Iterator[Part]:
         yield _grid(own)
         yield from _causes(own)
         yield from _untested(own)
-        yield from _measured(own)
+        yield from phrases.measured(chain.from_iterable(each.measured for each in own))
     yield from phrases.list_package_failures(answer.package_failures)
     yield from _pairs(answer)
     if answer.pins:
@@ -112,15 +113,6 @@ def _parts(answer: Known) -> Iterator[Part]:
         yield Listing("\n".join(lines))
     yield from _gaps(answer)
     yield from answers.next_commands(answer)
-
-
-def _measured(places: Sequence[KnownPlace]) -> Iterator[Part]:
-    """Yield what is slower or wrong under each release on each measured GPU."""
-    for place in places:
-        for each in place.measured:
-            tone = Tone.DOUBT if each.slower else Tone.PLAIN
-            text = f"{short(place.toolchain)} beside {short(each.before)}, {each.clause}"
-            yield Item(text, Tone.BAD if each.wrong else tone)
 
 
 def _origin(answer: Known) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -46,6 +47,7 @@ def _parts(result: MeasureDocument) -> Iterator[Part]:
     yield document.Table(headings, rows)
     yield from _changes("Operators", result.operators)
     yield from _changes("Kernels", result.kernels)
+    yield from _sizes(result.launches)
     yield from _not_comparable(result)
 
 
@@ -133,6 +135,24 @@ def _changes(title: str, ratios: Sequence[Ratio]) -> Iterator[Part]:
     yield document.Table(("name", "dtype", "release", "ratio", "time"), tuple(rows))
     if len(changes) > _MOST_ROWS:
         rest = len(changes) - _MOST_ROWS
+        yield document.Paragraph(f"and {rest} more: --format json", Tone.FAINT)
+
+
+def _sizes(launches: Sequence[LaunchResult]) -> Iterator[Part]:
+    """Yield the sizes of the launches, the slowest first."""
+    yield document.Heading("Sizes")
+    rows = []
+    for each in sorted(launches, key=lambda each: -(each.quickest or 0.0))[:_MOST_ROWS]:
+        name = max(each.shapes, key=lambda path: math.prod(each.shapes[path]), default="")
+        largest = f"{name} {'×'.join(map(str, each.shapes.get(name, ())))}"
+        time = f"{each.quickest:,.1f} µs" if each.quickest else ""
+        memory = f"{each.bytes / 1e6:,.1f} MB"
+        columns = (each.kernel, each.dtype or "", "×".join(map(str, each.grid)), largest)
+        rows.append(row(*columns, memory, time))
+    headings = ("kernel", "dtype", "grid", "largest tensor", "memory", "quickest")
+    yield document.Table(headings, tuple(rows))
+    if len(launches) > _MOST_ROWS:
+        rest = count_noun(len(launches) - _MOST_ROWS, "launch", "launches")
         yield document.Paragraph(f"and {rest} more: --format json", Tone.FAINT)
 
 

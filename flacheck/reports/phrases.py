@@ -18,6 +18,7 @@ from flacheck.evidence.analysis.order import (
     some,
 )
 from flacheck.evidence.analysis.untested_cells import UntestedGroup
+from flacheck.evidence.measured.comparison import CardComparison
 from flacheck.pipeline.fallbacks.constexprs import HOST
 from flacheck.reports.document import Heading, Item, Labelled, Paragraph, Part, Tone
 from flacheck.rules import RULES
@@ -243,3 +244,11 @@ def _worth_saying(uses: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
         if not any(nearer.items() <= use.items() for nearer in uses[:place]):
             useful.append(use)
     return tuple(map(settings, useful))
+
+
+def measured(comparisons: Iterable[CardComparison]) -> Iterator[Part]:
+    """Yield what is slower or wrong under each release on each measured GPU."""
+    for each in comparisons:
+        tone = Tone.DOUBT if each.slower else Tone.PLAIN
+        text = f"{short(each.after)} beside {short(each.before)}, {each.clause}"
+        yield Item(text, Tone.BAD if each.wrong else tone)

@@ -22,6 +22,7 @@ from flacheck.evidence.analysis.order import (
 from flacheck.evidence.analysis.slow import CODE as SLOW
 from flacheck.evidence.analysis.summary import RunSummary, RunView, Summary
 from flacheck.evidence.baseline.comparing import BaselineComparison, ChangedFailure
+from flacheck.evidence.measured.comparison import CardComparison
 from flacheck.model import Json, Record, Verdict
 from flacheck.model.record import RecordDocument
 from flacheck.model.source_location import SourceLocation
@@ -69,10 +70,12 @@ class ReportedSummary(RunSummary, frozen=True, kw_only=True):
     `partial` are the places where a question is not answered completely. `untested` are launches
     with invented arguments that are not evidence; no other count includes their cells. `slices` are
     dtypes or forms of the question whose answers differ; `advisories` are the public reports
-    against each requested release.
+    against each requested release. `measured` has the releases beside another one on each GPU where
+    both were measured.
     """
 
     baseline: BaselineComparison | UnsetType = UNSET
+    measured: tuple[CardComparison, ...] | UnsetType = UNSET
 
 
 class RunDocument(JsonStruct, frozen=True):
@@ -91,7 +94,7 @@ def report(view: RunView, baseline: BaselineComparison | None = None) -> documen
     """
     records = (_plain(record) for record in view.records())
     before = {"schema": SCHEMA, "run": view.run}
-    after = {"summary": _summary(view.summary, baseline).to_json()}
+    after = {"summary": _summary(view, baseline).to_json()}
     value = document.Streamed(before, "records", records, after)
     return document.Report(
         _parts(view, baseline),
@@ -102,11 +105,9 @@ def report(view: RunView, baseline: BaselineComparison | None = None) -> documen
     )
 
 
-def _summary(summary: Summary, baseline: BaselineComparison | None) -> ReportedSummary:
-    parts = structs.asdict(summary.document())
-    if baseline is None:
-        return ReportedSummary(**parts)
-    return ReportedSummary(**parts, baseline=baseline)
+def _summary(view: RunView, baseline: BaselineComparison | None) -> ReportedSummary:
+    parts = structs.asdict(view.summary.document())
+    return ReportedSummary(**parts, baseline=baseline or UNSET, measured=view.measured or UNSET)
 
 
 def _chart(view: RunView) -> chart.Chart:
@@ -149,6 +150,7 @@ def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]
     subject, origin = _origin(view)
     yield from answers.parts(subject, view.summary.in_words, origin)
     yield document.Paragraph(f"{_counts(view.summary)}. {answer(view.summary)}")
+    yield from phrases.measured(view.measured)
     yield from releases.table(view.summary)
     yield from mixed(view)
     yield from phrases.list_stale(view.run.get("stale", ()))

@@ -20,6 +20,12 @@ from flacheck.evidence.analysis.standings import standings
 from flacheck.evidence.analysis.summary import RunView, summarise
 from flacheck.evidence.baseline.comparing import contains_failure
 from flacheck.evidence.baseline.form import Baseline
+from flacheck.evidence.measured.comparison import (
+    CardComparison,
+    beside_first,
+    stored_measurements,
+)
+from flacheck.evidence.measured.results import MeasureDocument
 from flacheck.evidence.published.answers import source
 from flacheck.evidence.published.evidence import evidence_beside
 from flacheck.evidence.published.library import ResultsFolder
@@ -104,7 +110,17 @@ def view(
         mixed=tuple(questions.mixed_captures(places)),
         names=tuple(run.id for run in runs),
         locate=KernelLocator(Path.cwd()).find,
+        measured=tuple(_measured(stored_measurements(store), run_standings)),
     )
+
+
+def _measured(
+    documents: Sequence[MeasureDocument], run_standings: Sequence[Standing]
+) -> Iterator[CardComparison]:
+    """Yield the comparison of each release with the first one of its newest measurement."""
+    for standing in run_standings:
+        here = [each for each in documents if each.target == standing.target]
+        yield from beside_first(here, standing.toolchain, standing.question.about)
 
 
 def published_view(
@@ -152,6 +168,7 @@ def published_view(
         records=lambda: mark_slow(records, summary.slow),
         summary=summary,
         locate=KernelLocator(Path.cwd()).find,
+        measured=tuple(each for header in headers for each in header.measured),
     )
 
 

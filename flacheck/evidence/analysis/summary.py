@@ -42,6 +42,7 @@ from flacheck.evidence.analysis.untested_cells import (
     separate_untested,
 )
 from flacheck.evidence.answers import run_answer
+from flacheck.evidence.measured.comparison import CardComparison
 from flacheck.model import Json, Record, canonical
 from flacheck.model.answer import Answer
 from flacheck.model.coverage import PackageCoverage
@@ -186,7 +187,8 @@ class RunView:
 
     `run` is the run's JSON object; `records` returns all records anew on each call; `mixed` are the
     (question, toolchain, target) with shards of different captures; `names` are the ids of all
-    runs; `locate` returns the file and line of a kernel.
+    runs; `locate` returns the file and line of a kernel. `measured` are the run's releases beside
+    another one on each GPU where both were measured.
     """
 
     run: Json
@@ -195,6 +197,7 @@ class RunView:
     mixed: tuple[tuple[str, str, str], ...] = ()
     names: tuple[str, ...] = ()
     locate: Locate = locate_nowhere
+    measured: tuple[CardComparison, ...] = ()
 
 
 def _identity(one: Fallback) -> tuple[Any, ...]:

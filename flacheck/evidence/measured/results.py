@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from flacheck.model.wire import CellKey, JsonStruct, Natural, ToolchainName
 
@@ -80,6 +80,7 @@ class Result(JsonStruct, frozen=True):
 class LaunchResult(JsonStruct, frozen=True):
     """A launch under every release. `spread` is the difference of two timings of one binary.
 
+    `shapes` are those of its tensors, by the path of the argument, and `bytes` their memory.
     `judge` decided which of different results are right, if it was not the majority.
     """
 
@@ -96,6 +97,12 @@ class LaunchResult(JsonStruct, frozen=True):
     results: tuple[Result, ...]
     disagreement: Disagreement | None = None
     judge: str | None = None
+    shapes: dict[str, tuple[Natural, ...]] = field(default_factory=dict)
+
+    @property
+    def quickest(self) -> float | None:
+        """The smallest median under any release, in microseconds."""
+        return min((each.times.median for each in self.results if each.times), default=None)
 
 
 class Ratio(JsonStruct, frozen=True):

@@ -83,6 +83,7 @@ def judge_launch(
         spread=_spread(variants),
         results=tuple(results),
         disagreement=_disagreement(findings, seed),
+        shapes={path: tensor.shape for path, tensor in launch.tensors.items()},
     )
 
 

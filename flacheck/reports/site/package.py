@@ -7,6 +7,7 @@ from typing import Any
 
 from flacheck.capabilities.known_results.document import Known, KnownCause, KnownPlace
 from flacheck.evidence.analysis.order import by_target, by_version, kernel_name, settings, split
+from flacheck.evidence.measured.comparison import CardComparison
 from flacheck.evidence.published.form import Highlight
 from flacheck.reports.site.badge import badge_of
 from flacheck.reports.site.grid import Shown, gpu_name, list_releases, rule_title, version_grids
@@ -88,6 +89,7 @@ def _place(shown: Shown) -> dict[str, Any]:
         "flacheck": place.flacheck,
         "python": place.python,
         "advisories": place.advisories,
+        "measured": [_measured(each) for each in place.measured],
         "causes": [_cause(place, cause) for cause in place.causes],
         "highlights": list(map(_highlight, place.highlights)),
         "command": f"{command}\n{scan}",
@@ -115,6 +117,16 @@ def _cause(place: KnownPlace, cause: KnownCause) -> dict[str, Any]:
         "kernels": list(cause.kernels),
         "fallbacks": list(dict.fromkeys(fallbacks)),
     }
+
+
+def _measured(each: CardComparison) -> dict[str, Any]:
+    """Return what a page shows of the release beside another one on a GPU."""
+    tone = "advised" if each.slower else "good"
+    if each.wrong:
+        tone = "bad"
+    facts = f"driver {each.driver}, {each.date}, {each.launches} launches"
+    before = split(each.before)[1]
+    return {"text": f"beside Triton {before}, {each.clause} ({facts})", "tone": tone}
 
 
 def _highlight(each: Highlight) -> str:

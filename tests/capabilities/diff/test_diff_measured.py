@@ -7,14 +7,17 @@ from pathlib import Path
 
 from msgspec import structs
 
+import flacheck
 from flacheck.api.diff import with_measurements
 from flacheck.capabilities.results.building import write_manifest
 from flacheck.errors import Exit
 from flacheck.evidence.measured.comparison import FIELD, compare
 from flacheck.evidence.published.library import open_library
 from flacheck.model import Purpose
+from flacheck.pipeline.plan import Plan
 from flacheck.reports import diff as diff_report
 from flacheck.reports import render
+from flacheck.reports import scan as scan_report
 from flacheck.reports.document import Display
 from flacheck.store import Store
 from tests.evidence.measured.test_comparison import launch, measurement
@@ -98,3 +101,23 @@ def test_two_packages_under_one_release_have_no_measurement(tmp_path: Path) -> N
     comparison = result(kernels(OLD, "one"), kernels(NEW, "one"))
     alike = replace(comparison, after=replace(comparison.after, toolchain=OLD))
     assert with_measurements(alike, tmp_path).measured == ()
+
+
+def test_a_report_of_a_scan_shows_its_measured_releases(tmp_path: Path) -> None:
+    """Each release of the scan stands beside the first one of the newest measurement."""
+    cells = [record(toolchain=release) for release in (OLD, NEW)]
+    about = str(cells[0].package)
+    question, sets = Plan(about, [each.cell for each in cells], {}).asks()
+    with Store.open(tmp_path) as store:
+        run = store.begin_run({}, about, {}, question=question, key_sets=sets.values())
+        store.add_many(run, cells)
+        measured = store.begin_run({}, about, purpose=Purpose.MEASURE)
+        store.finish_run(measured, {FIELD: structs.replace(SLOW, about=about).to_json()})
+    report = flacheck.report(run, store=tmp_path, no_published=True)
+    (comparison,) = report.view.measured
+    assert (comparison.before, comparison.after) == (OLD, NEW)
+    page = "".join(render("markdown", scan_report.report(report.view), Display()))
+    assert (
+        f"{NEW.partition('==')[2]} beside {OLD.partition('==')[2]}, on an H200: 1 of 2 operators slower"
+        in page
+    )

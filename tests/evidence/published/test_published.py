@@ -33,6 +33,7 @@ from flacheck.evidence.published.packing import ResultsOrigin, SubjectFacts, pac
 from flacheck.model import KeySet, Purpose, Question, Record, RequestedCells, RequestedPlace
 from flacheck.pipeline.job import RunOptions
 from flacheck.reports import known_results as known_report
+from flacheck.reports import scan as scan_report
 from flacheck.reports.display import Display
 from flacheck.store import Store
 from flacheck.tables import find_shipped_folder
@@ -517,6 +518,17 @@ def test_known_shows_published_and_own_measurements(folder: Path, tmp_path: Path
 
     slower = "on an H200: 1 of 1 operators slower (gla 1.50), 0 faster, no wrong output"
     assert clauses() == [slower]
+    shown = flacheck.report(package="flash-linear-attention==0.1.1", results=folder, store=store)
+    document = json.loads(
+        "".join(reports.render("json", scan_report.report(shown.view), Display()))
+    )
+    validate_json("run", document)
+    assert [each["to"] for each in document["summary"]["measured"]] == [new]
+    page = "".join(reports.render("html", scan_report.report(shown.view), Display()))
+    assert f"3.2.0 beside 3.1.0, {slower}" in page
+    flacheck.results_site(tmp_path / "site", results=folder)
+    page = (tmp_path / "site/flash-linear-attention.html").read_text()
+    assert f"Measured beside Triton 3.1.0, {slower} (driver 13.0, 2026-11-29, 1 launches)" in page
     own = measurement(launch("gla", {old: 10.0, new: 10.0}))
     own = replace(own, about=PACKAGE)
     with Store.open(store) as opened:
