@@ -18,6 +18,7 @@ _OPEN_CASES = (
     *("known", "reports", "reports_newest", "reports_drawn_fourth", "reports_drawn_eighth"),
     *("reports_drawn_tenth", "reports_drawn_twelfth", "reports_drawn_seventeenth"),
     *("reports_drawn_eighteenth", "reports_drawn_nineteenth", "reports_drawn_twentieth"),
+    "reports_drawn_twentyfirst",
 )
 
 

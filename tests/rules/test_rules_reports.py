@@ -13,7 +13,8 @@ from tests.rule_logs import cases
 
 # The shares of reports that must be right, and of those that may be wrong. Rules were written with the first two files
 # and fixed after each draw, so that all files guard the fixes; the heads of the files have the earlier shares.
-# No rule was written for the ninth, eleventh, thirteenth, fourteenth, sixteenth and twenty-first draw.
+# No rule was written for the ninth, eleventh, thirteenth, fourteenth and sixteenth draw.
+# The first run of the twenty-first, sealed until then, had 0.77 right and 0.13 wrong; here are the shares after it was mended.
 _SHARES = {
     "known": (0.95, 0.03),
     "reports": (0.95, 0.03),
@@ -41,7 +42,7 @@ _SHARES = {
     "reports_drawn_eighteenth": (0.95, 0.03),
     "reports_drawn_nineteenth": (0.95, 0.03),
     "reports_drawn_twentieth": (0.94, 0.03),
-    "reports_drawn_twentyfirst": (0.76, 0.13),
+    "reports_drawn_twentyfirst": (0.94, 0.03),
 }
 
 
