@@ -13,6 +13,7 @@ _HINTS = (
     *(b"not found", b"out of memory", b"OutOfResources", b"misaligned", b"Bad machine code"),
     *(b"bug report", b"non-zero exit", b"power of 2", b"FAILED", b"FAULT", b"timeout", b"No valid"),
     *(b"NVRM: Xid", b"ould not find", b"module named", b"did not run", b"recent call first"),
+    *(b"ompatible", b"core dumped", b"not detected", b"not exist", b" failure"),
 )
 # Lines are compared without these: most lines of a log differ in numbers only.
 _DIGITS = b"0123456789."
@@ -27,8 +28,7 @@ _BEFORE, _AFTER = 12_000, 6_000
 # Bytes at both ends of a log, where programs print the versions of what they use.
 _END = 128 << 10
 # Bytes that are budget of all neighbourhoods, half of them the first and half the last.
-_HALF = 1 << 20
-_BLOCK = 1 << 20
+_HALF = _BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)

@@ -78,16 +78,7 @@ def test_every_kind_has_codes_that_exist() -> None:
 def test_a_long_log_keeps_the_lines_of_nearly_every_report() -> None:
     """An excerpt of a long log keeps the report's lines."""
     filler = b"".join(b"step %d of a run | loss 2.5 | lr 3.0e-4\n" % step for step in range(100))
-    kept_count = lost_count = 0
-    for name in _SHARES:
-        for case in cases(name):
-            findings = read(case["log"])
-            if not findings:
-                continue
-            log = b"".join([filler, case["log"].encode(), b"\n", filler])
-            if list(find_neighbourhoods(log, 0, len(log), set())):
-                kept_count += 1
-            else:
-                lost_count += 1
-    assert kept_count > 400
-    assert lost_count <= 0.01 * kept_count
+    reports = [case["log"] for name in _SHARES for case in cases(name) if read(case["log"])]
+    logs = [b"".join([filler, report.encode(), b"\n", filler]) for report in reports]
+    kept_count = sum(any(find_neighbourhoods(log, 0, len(log), set())) for log in logs)
+    assert kept_count > max(400, 0.99 * len(logs))
