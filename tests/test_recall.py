@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from typing import Any
 
 import pytest
 
 from flacheck.tables import table
 from flacheck.tables.targets import TARGETS
-from tests.benchmarks.recall import Report, judge, judge_mended, load_reports
+from tests.benchmarks.recall import Report, cpu_seconds, judge, judge_mended, load_reports
 
 REPORT = Report(
     id="r",
@@ -94,3 +99,14 @@ def test_a_mended_report_compiles() -> None:
     assert judge_mended(REPORT, answer(fixed_failure)).is_right
     assert not judge_mended(REPORT, answer(fixed_failure, FAILURE)).is_right
     assert not judge_mended(REPORT, answer()).is_right
+
+
+def test_the_budget_counts_the_time_of_child_processes() -> None:
+    """A process that waits for a busy one has used the busy one's time."""
+    busy = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while 1: pass'], timeout=60)"
+    with subprocess.Popen([sys.executable, "-c", busy], start_new_session=True) as parent:
+        deadline = time.monotonic() + 60
+        while cpu_seconds(parent.pid) < 0.5 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert cpu_seconds(parent.pid) >= 0.5
+        os.killpg(parent.pid, signal.SIGKILL)

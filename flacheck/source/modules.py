@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,12 @@ OTHER_VENDORS = frozenset(
 # Folders and files whose modules users of a package do not import; importing some runs code.
 _INTERNAL = frozenset("test tests testing benchmark benchmarks examples docs".split())
 _RUNS = ("__main__", "setup", "conftest")
+_IMPORT = re.compile(
+    rb"^[ \t]*((?:from[ \t]+[.\w]+[ \t]+)?import[ \t]+(?:\([^)]*\)|(?:[^\n\\;#]|\\\n)*))",
+    re.MULTILINE,
+)
+# The most modules that lead to some kernels: a level of importers that makes more is left out.
+_MOST_AROUND = 120
 # `kernel[grid](…)`, also over several lines, `kernel.run(…)`, or a module with kernels, which may
 # return `kernel[grid]`; text without a match contains no launch.
 _MAY_LAUNCH = re.compile(rb"\][\s\\)]*(?:#[^\n]*\n[\s\\)]*)*\(|\.(?:run|warmup)\b|\bjit\b")
@@ -159,6 +165,33 @@ def launchable(folder: str | Path, prefix: str) -> Mapping[str, tuple[str, ...]]
                 if kernel.startswith((f"{prefix}.", f"{prefix}:")):
                     launchers.setdefault(kernel, set()).add(f"{module}:{launcher}")
     return {kernel: tuple(sorted(names)) for kernel, names in sorted(launchers.items())}
+
+
+def modules_around(folder: str | Path, modules: Sequence[str], start: Iterable[str]) -> list[str]:
+    """Return those of some modules that import `start`, directly or not, and `start` itself."""
+    root = Path(folder)
+    importers: dict[str, set[str]] = {}
+    for module in modules:
+        for target in _imported_names(root, module):
+            importers.setdefault(target, set()).add(module)
+    around = level = set(start)
+    while level and len(around | level) <= _MOST_AROUND:
+        around = around | level
+        level = set().union(*(importers.get(each, ()) for each in level)) - around
+    return [module for module in modules if module in around]
+
+
+def _imported_names(root: Path, module: str) -> Iterator[str]:
+    """Yield the dotted names that a module imports, by its text: a parse costs far more."""
+    file = file_of(root, module)
+    if file is None:
+        return
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    for match in _IMPORT.finditer(syntax.content(file)):
+        for node in syntax.tree(match[1]).body:
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                for _, target in _imports(node, package):
+                    yield from (target.module, f"{target.module}.{target.name}")
 
 
 def _kernels(root: Path, module: str, name: str, seen: set[tuple[str, str]]) -> Iterator[str]:

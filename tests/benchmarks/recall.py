@@ -7,19 +7,22 @@ Asks for each report of `recall.yaml` as its user would: a scan of the package a
 under that Triton release, for that GPU. A report is *shown* if a failure of the kernel that it
 names has the message that it prints. `--mended` asks for the newer release of a report instead: it
 is right if the kernel compiles. `--narrow` selects the kernel, which is faster and less of a
-question. Each scan may take `--budget` seconds; a scan that was cut short can show a report, but it
-proves nothing else. FOLDER keeps the answers and the records: a second run compiles only what is
-new. Of sealed reports only the number shown is printed, unless `--why`.
+question. Each scan may take `--budget` seconds of CPU time, so that a busy machine changes nothing;
+downloads cost next to none. A scan that was cut short can show a report, but it proves nothing
+else. FOLDER keeps the answers and the records: a second run compiles only what is new. Of sealed
+reports only the number shown is printed, unless `--why`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -131,24 +134,42 @@ def ask(report: Report, keep: Path, scope: list[str], budget: int) -> dict[str, 
     question = ["--package", report.package, "--triton", report.triton, "--target", report.target]
     written = ["--store", str(keep / "store"), "--format", "json", "-o", str(output)]
     run = [sys.executable, "-m", "flacheck", "scan", *question, *scope, "-j", "1", "-q", *written]
-    with subprocess.Popen(run, stderr=subprocess.PIPE, text=True) as scan:
-        try:
-            _, errors = scan.communicate(timeout=budget)
-        except subprocess.TimeoutExpired:
-            # The scan stores what it has and ends its workers. A command in the background ignores
-            # SIGINT, and so does all that it starts.
-            scan.terminate()
-            scan.communicate()
-            subprocess.run(
-                [sys.executable, "-m", "flacheck", "report", "-q", *written], check=False
-            )
-            errors = f"none within {budget} s"
+    log = output.with_suffix(".log")
+    with log.open("w") as stderr, subprocess.Popen(run, stderr=stderr) as scan:
+        while scan.poll() is None and cpu_seconds(scan.pid) < budget:
+            time.sleep(1)
+        is_late = scan.poll() is None
+        # The scan stores what it has and ends its workers. A command in the background ignores
+        # SIGINT, and so does all that it starts.
+        scan.terminate()
+    errors = log.read_text()
+    if is_late:
+        subprocess.run([sys.executable, "-m", "flacheck", "report", "-q", *written], check=False)
+        errors = f"none within {budget} s"
     if not output.exists():
         last_line = [*errors.strip().splitlines(), "no output"][-1 if errors.strip() else 0]
         return f"exit {scan.returncode}: {last_line}"
     answer: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
     # A scan that the budget ended while it captured stored no run.
     return answer if answer["run"]["matrix"] == report.package else errors
+
+
+def cpu_seconds(process: int) -> float:
+    """Return the CPU time of a process, of all below it, and of those of them that ended."""
+    children = defaultdict(list)
+    ticks = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # The name of a program may contain spaces.
+            fields = file.read_text().rpartition(") ")[2].split()
+        except OSError:
+            continue
+        children[int(fields[1])].append(int(file.parent.name))
+        ticks[int(file.parent.name)] = sum(map(int, fields[11:15]))
+    family = [process]
+    for each in family:
+        family += children[each]
+    return sum(ticks.get(each, 0) for each in family) / os.sysconf("SC_CLK_TCK")
 
 
 def select(given: argparse.Namespace) -> Iterator[Report]:

@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from flacheck.source.modules import importable, launchable
+from flacheck.source.modules import importable, launchable, modules_around
 
 TEXT = """
     import triton
@@ -104,6 +104,27 @@ def test_launchable_are_the_jit_functions_that_something_launches(folder: Path) 
         "pkg.ops.one:second",
         "pkg.modules.four:norm",
     }
+
+
+def test_the_modules_around_a_kernel_import_its_module(tmp_path: Path) -> None:
+    """Importers are followed through every form of an import; a level of too many is left out."""
+    texts = {
+        "kernels": "import triton\n",
+        "relative": "from . import (\n    other,\n    kernels,\n)\n",
+        "continued": "def late():\n    from pkg.kernels import one, \\\n        two\n",
+        "renamed": "import pkg.relative as r  # import pkg.kernels\n",
+        "unrelated": "import numpy\n",
+    }
+    for name, text in texts.items():
+        write_module(tmp_path, f"pkg/{name}.py", text)
+    modules = [f"pkg.{name}" for name in texts]
+    assert modules_around(tmp_path, modules, ["pkg.kernels"]) == modules[:4]
+    assert modules_around(tmp_path, modules, ["pkg.unrelated"]) == ["pkg.unrelated"]
+    for number in range(120):
+        name = f"model_{number}"
+        modules.append(f"pkg.{name}")
+        write_module(tmp_path, f"pkg/{name}.py", "from pkg.renamed import r\n")
+    assert modules_around(tmp_path, modules, ["pkg.kernels"]) == modules[:4]
 
 
 @pytest.mark.parametrize(

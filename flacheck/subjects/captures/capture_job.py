@@ -31,12 +31,13 @@ from flacheck.files import GuestFileError, GuestFolder
 from flacheck.guest.engine import channel
 from flacheck.guest.engine.confinement import Policy
 from flacheck.model import Json, digest
-from flacheck.source.modules import launchable
+from flacheck.source.modules import launchable, modules_around
 from flacheck.source.packages import checkouts
 from flacheck.source.packages.package import Package
 from flacheck.subjects.captures import capture_archive, tests
 from flacheck.subjects.captures.capture_archive import LAUNCHES, REPORT, Captures
 from flacheck.subjects.captures.capture_report import check_report
+from flacheck.subjects.inputs.expand import matches_kernel
 from flacheck.tables.model_sizes import list_models
 from flacheck.tables.settings import durations
 from flacheck.toolchains import cache, filling
@@ -376,7 +377,7 @@ def driver_config(scratch: Path, job: CaptureJob) -> Json:
         "progress": str(scratch / _PROGRESS),
         "card": job.card,
         "modules": list(package.modules),
-        "own": list(package.own_modules),
+        "own": _modules_to_import(job),
         "launchable": _launchable_kernels(package.path, package.modules),
         "package": package.identity,
         "packages": {package.path: package.identity},
@@ -388,6 +389,20 @@ def driver_config(scratch: Path, job: CaptureJob) -> Json:
         "ops": list(job.ops),
         "kernels": list(job.kernels),
     }
+
+
+def _modules_to_import(job: CaptureJob) -> list[str]:
+    """Return the package's modules; for selected kernels only those that lead to them."""
+    package = job.package
+    start: set[str] = set()
+    for prefix in package.modules:
+        for kernel, launchers in launchable(package.path, prefix).items():
+            if matches_kernel(job.kernels, kernel):
+                start.update(name.partition(":")[0] for name in (kernel, *launchers))
+    if job.ops or not job.kernels or not start:
+        # Functions have no names in text; a kernel that nothing counts may be anywhere.
+        return list(package.own_modules)
+    return modules_around(package.path, package.own_modules, start)
 
 
 def _seconds(package: Package) -> float:
