@@ -8,6 +8,9 @@ from flacheck.guest.pysource.functions import last_name, parameter_names
 from flacheck.source import syntax
 
 _COMPREHENSION = (ast.For, ast.AsyncFor, ast.comprehension)
+_BINDING = (ast.Assign, ast.AnnAssign, ast.NamedExpr, *_COMPREHENSION, ast.Return)
+# Most nodes of a tree have no node below them that launches or binds a name.
+_LEAF = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.alias)
 
 
 @dataclass
@@ -50,11 +53,13 @@ class LaunchedKernels:
         return found
 
     def _walk(self, module: ast.Module) -> Iterator[tuple[ast.AST, str]]:
-        """Yield the nodes outside kernels, each with its scope; note the definitions."""
+        """Yield calls, subscripts and bindings outside kernels by scope; note the definitions."""
         todo: list[tuple[ast.AST, str]] = [(module, "")]
         while todo:
             parent, scope = todo.pop()
             for node in ast.iter_child_nodes(parent):
+                if isinstance(node, _LEAF):
+                    continue
                 inside = scope
                 if isinstance(node, syntax.DEFINITION):
                     inside = f"{scope}.{node.name}" if scope else node.name
@@ -65,7 +70,8 @@ class LaunchedKernels:
                     self._functions.add(inside)
                     self._add_parameters(node, scope)
                 todo.append((node, inside))
-                yield node, scope
+                if isinstance(node, (ast.Call, ast.Subscript, *_BINDING)):
+                    yield node, scope
 
     def _add_parameters(self, function: syntax.Function, scope: str) -> None:
         names = parameter_names(function)

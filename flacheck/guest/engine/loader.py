@@ -95,6 +95,14 @@ class _LazyInit(importlib.abc.Loader):
             with open(self._file, "rb") as file:
                 exec(compile(file.read(), self._file, "exec"), module.__dict__)
 
+    def bind(self, module: types.ModuleType) -> None:
+        """Bind what the `__init__` imports from modules that are there."""
+        _, imported_names = _read(self._file, module.__name__)
+        for name, (origin, original) in imported_names.items():
+            values = vars(sys.modules[origin]) if origin in sys.modules else {}
+            if original in values:
+                module.__dict__[name] = values[original]
+
     def _missing(self, module: types.ModuleType, name: str) -> object:
         # The import system reads `__path__` and other special names, which are not looked up.
         special = name.startswith("__")
@@ -114,6 +122,13 @@ class _LazyInit(importlib.abc.Loader):
             if name in module.__dict__:
                 return module.__dict__[name]
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+
+
+def bind_exports(module: types.ModuleType) -> None:
+    """Bind the names that a package whose `__init__` was put off exports."""
+    lazy = getattr(module.__spec__, "loader", None)
+    if isinstance(lazy, _LazyInit):
+        lazy.bind(module)
 
 
 class AliasFinder(importlib.abc.MetaPathFinder):

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ..engine.loader import LazyPackages
+from ..engine.loader import LazyPackages, bind_exports
 from .absent_modules import (
     AbsentModules,
     failed_module,
@@ -77,6 +77,8 @@ def load(
     _load_beside_stand_ins(skip_patterns, modules, failures, show_progress)
     for loaded_module in modules.values():
         _hide_fake_tensor_class(loaded_module)
+        # The search calls exported functions first.
+        bind_exports(loaded_module)
     return list(modules.values()), {name: error.brief() for name, error in failures.items()}
 
 

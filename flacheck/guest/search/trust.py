@@ -183,7 +183,7 @@ class LaunchTrust:
             if line["kernel"] not in accepted_kernels:
                 if self._rank(identity) != Rank.ALONE:
                     yield line
-            elif identity in self._certain or not self.is_refused(identity):
+            elif not self.is_refused(identity) or not self._is_made_up(identity):
                 yield line
 
     def _marked_text(self, entry: "_FileLine") -> str:

@@ -232,6 +232,21 @@ def test_a_package_whose_init_raises_is_entered_past_it(package: Writer) -> None
     assert errors == {NAME: "RuntimeError: registered twice"}
 
 
+def test_what_a_put_off_init_exports_is_bound(package: Writer) -> None:
+    """Exported functions are called first, also those of an `__init__` that did not run."""
+    package(
+        {
+            "__init__.py": "raise RuntimeError('registered twice')",
+            "ops/__init__.py": "from .one import public as renamed\nfrom .two import absent\n",
+            "ops/one.py": "def public(): ...\n",
+        }
+    )
+    modules, _ = load([NAME], ())
+    by_name = {module.__name__: vars(module) for module in modules}
+    assert by_name[f"{NAME}.ops"]["renamed"] is by_name[f"{NAME}.ops.one"]["public"]
+    assert "absent" not in by_name[f"{NAME}.ops"]
+
+
 def test_a_package_with_nothing_else_cannot_be_driven(package: Writer) -> None:
     """The package has no modules below its `__init__`."""
     package({"__init__.py": "raise RuntimeError('no')"})

@@ -199,11 +199,16 @@ def test_a_none_that_a_public_operator_passes_is_evidence(drive: Drive) -> None:
     with_none = {drive.witness.latest}
     drive.launch(Rank.INNER, "m:inner", h=None)
     with_none.add(drive.witness.latest)
+    drive.launch(Rank.OUTER, "m:both", is_guess=True, h=None)
+    with_none.add(drive.witness.latest)
+    drive.launch(Rank.OUTER, "m:both", h={"int": 1})
     drive.witness.is_refused = with_none.__contains__
-    drive.witness.is_accepted = lambda identity: False
+    drive.witness.is_accepted = lambda identity: identity == drive.witness.latest
     drive.witness.is_refused_for_none = with_none.__contains__
     _, *launches = drive.sift()
     assert [(line["kernel"], line["made_up"]) for line in launches] == [
         ("m:public", False),
         ("m:inner", True),
+        ("m:both", False),
+        ("m:both", False),
     ]
