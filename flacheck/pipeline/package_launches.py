@@ -295,8 +295,8 @@ def _coverage_of(capture: PackageCapture) -> PackageCoverage:
     """Return how many of the package's kernels a capture recorded, and why others are missing."""
     assert capture.driven is not None
     package = capture.package
-    kernels = _launchable(package)
     sought = capture.driven.report.get("sought")
+    kernels = _launchable(package, tuple(sought or ()))
     if sought is not None:
         # A selection may name kernels below another prefix than the recipe's.
         kernels = {name: kernels.get(name, ()) for name in sought}
@@ -343,13 +343,13 @@ def _recorded(capture: PackageCapture) -> Sequence[RecordedLaunch]:
     return launches.read(capture.driven.launches, ours=True).launches
 
 
-def _launchable(package: Package) -> dict[str, tuple[str, ...]]:
+def _launchable(package: Package, globs: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Return the kernels that a package launches, below the prefix of its recipe if it has one."""
     prefix = recipe_of(package.name).get("coverage")
     prefixes = [str(prefix)] if prefix else package.modules
     kernels: dict[str, tuple[str, ...]] = {}
     for each in prefixes:
-        kernels |= launchable(package.path, each)
+        kernels |= launchable(package.path, each, globs)
     return kernels
 
 

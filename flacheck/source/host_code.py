@@ -173,7 +173,7 @@ def measures(node: ast.expr) -> bool:
 def launches_in_package(root: Path, kernel: str, names: tuple[str, ...]) -> list[HostLaunch]:
     """Return every launch of `module:kernel`, with these parameters, in a folder's package."""
     name = _last(kernel.rpartition(":")[2])
-    launchers = launchable(root, kernel.partition(":")[0])
+    launchers = launchable(root, kernel.partition(":")[0], (kernel,))
     files = set()
     for launcher in launchers.get(kernel, ()):
         launching_module = launcher.partition(":")[0]

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
@@ -24,6 +25,7 @@ _IMPORT = re.compile(
     rb"^[ \t]*((?:from[ \t]+[.\w]+[ \t]+)?import[ \t]+(?:\([^)]*\)|(?:[^\n\\;#]|\\\n)*))",
     re.MULTILINE,
 )
+_FUNCTION = re.compile(rb"\bdef[ \t]+(\w+)")
 # The most modules that lead to some kernels: a level of importers that makes more is left out.
 _MOST_AROUND = 120
 # `kernel[grid](…)`, also over several lines, `kernel.run(…)`, or a module with kernels, which may
@@ -144,22 +146,32 @@ def statements(body: Iterable[ast.stmt], outside: bool = True) -> Iterator[tuple
 
 
 @cache
-def launchable(folder: str | Path, prefix: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the kernels below a module prefix (`fla.ops`) with the functions that launch them."""
+def launchable(
+    folder: str | Path, prefix: str, globs: tuple[str, ...] = ()
+) -> Mapping[str, tuple[str, ...]]:
+    """Return the kernels below a module prefix (`fla.ops`) with the functions that launch them.
+
+    With globs of kernels, only modules that lead to kernels of such names are read.
+    """
     root = Path(folder)
-    launchers: dict[str, set[str]] = {}
     package = package_of(prefix)
     files = list(root.joinpath(package).rglob("*.py"))
     single_file = root / f"{package}.py"
     if single_file.is_file():
         files.append(single_file)
-    for file in sorted(files):
-        if importable(file.relative_to(root).as_posix()) is None:
-            continue
-        if not _MAY_LAUNCH.search(syntax.content(file)):
+    own_files = [file.relative_to(root) for file in sorted(files)]
+    modules = tuple(
+        module_name(root, root / file) for file in own_files if importable(file.as_posix())
+    )
+    if globs:
+        names = tuple(re.split(r"[:.]", glob)[-1] for glob in globs)
+        start = [module for module in modules if _may_define(root, module, names)]
+        modules = tuple(modules_around(root, modules, start))
+    launchers: dict[str, set[str]] = {}
+    for module in modules:
+        if not _MAY_LAUNCH.search(_content(root, module)):
             # A parse costs a hundred times as much.
             continue
-        module = module_name(root, file)
         for launcher, name in read(root, module).launches:
             for kernel in _kernels(root, module, name, set()):
                 if kernel.startswith((f"{prefix}.", f"{prefix}:")):
@@ -167,18 +179,38 @@ def launchable(folder: str | Path, prefix: str) -> Mapping[str, tuple[str, ...]]
     return {kernel: tuple(sorted(names)) for kernel, names in sorted(launchers.items())}
 
 
+def _content(root: Path, module: str) -> bytes:
+    file = file_of(root, module)
+    return syntax.content(file) if file is not None else b""
+
+
+def _may_define(root: Path, module: str, globs: Iterable[str]) -> bool:
+    """Return True if a module may define a kernel whose last name matches a glob."""
+    content = _content(root, module)
+    if b"jit" not in content:
+        return False
+    names = {name.decode() for name in _FUNCTION.findall(content)}
+    return any(fnmatchcase(name, glob) for glob in globs for name in names)
+
+
 def modules_around(folder: str | Path, modules: Sequence[str], start: Iterable[str]) -> list[str]:
     """Return those of some modules that import `start`, directly or not, and `start` itself."""
-    root = Path(folder)
-    importers: dict[str, set[str]] = {}
-    for module in modules:
-        for target in _imported_names(root, module):
-            importers.setdefault(target, set()).add(module)
+    importers = _importers(Path(folder), tuple(modules))
     around = level = set(start)
     while level and len(around | level) <= _MOST_AROUND:
         around = around | level
         level = set().union(*(importers.get(each, ()) for each in level)) - around
     return [module for module in modules if module in around]
+
+
+@cache
+def _importers(root: Path, modules: tuple[str, ...]) -> Mapping[str, set[str]]:
+    """Return the modules that import each name."""
+    importers: dict[str, set[str]] = {}
+    for module in modules:
+        for target in _imported_names(root, module):
+            importers.setdefault(target, set()).add(module)
+    return importers
 
 
 def _imported_names(root: Path, module: str) -> Iterator[str]:

@@ -73,7 +73,7 @@ def drives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
     monkeypatch.setattr(
         package_launches, "provide", lambda choice: SimpleNamespace(identity="triton")
     )
-    monkeypatch.setattr(package_launches, "launchable", lambda path, prefix: {})
+    monkeypatch.setattr(package_launches, "launchable", lambda path, prefix, globs: {})
     # Kernels are imported beside torch only; nothing is imported here, so any folder will do.
     monkeypatch.setattr(replay, "torch_folder", lambda: "/nowhere")
     monkeypatch.setattr(Package, "modules", ("shop",))

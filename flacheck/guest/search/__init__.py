@@ -196,7 +196,8 @@ class _Capture:
             caller.work,
             functools.partial(returned_operators, KernelReferences(config["modules"])),
             self._kernels_alone,
-            RealSizes([*own_sizes, *(config.get("sizes") or ())]),
+            # A question about few kernels has time for all sizes.
+            RealSizes([*own_sizes, *(config.get("sizes") or ())], bool(config.get("kernels"))),
         )
         search.run()
         self._show_progress("writing the launches")

@@ -322,6 +322,8 @@ class OperatorSearch:
             for returned in self._find_returned(operator, result.functions):
                 self._returned_operators[returned.name] = returned
         self._launched_kernels[operator.name] |= result.kernels
+        sized_kernels = operator.kernels & result.kernels - self._kernels_by_variant[plan.label]
+        is_first_at_size = self._real_sizes.is_complete and bool(sized_kernels)
         if result.succeeded:
             self._kernels_by_variant[plan.label] |= result.kernels
         entry = self._report_entry(operator)
@@ -330,7 +332,7 @@ class OperatorSearch:
         label = plan.label
         if dtype != self._dtypes[0]:
             label = f"{label}, {dtype}"
-        elif result.launches and _is_worth_repeating(operator, plan, result):
+        elif result.launches and _is_worth_repeating(operator, plan, result, is_first_at_size):
             self._repeatable_calls.append((operator, plan, result.refusal is not None))
         if result.error is None or result.succeeded:
             entry["failures"].pop(label, None)
@@ -362,14 +364,16 @@ class OperatorSearch:
                     self._call(operator, plan, dtype)
 
 
-def _is_worth_repeating(operator: Operator, plan: CallPlan, result: CallResult) -> bool:
+def _is_worth_repeating(
+    operator: Operator, plan: CallPlan, result: CallResult, is_first_at_size: bool
+) -> bool:
     """Return True if a call is repeated in other dtypes: it recorded a kernel, or may do so there.
 
     A kernel may accept only one dtype, which need not be the first.
     """
     if operator.kind == EXAMPLE:
         return False
-    if result.new_kernels:
+    if result.new_kernels or is_first_at_size:
         return True
     return result.refusal is not None and plan.label == "plain" and not plan.dtypes
 

@@ -1,7 +1,7 @@
 """The sizes of models at which operators are called, and a small grid of others."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,29 +51,36 @@ class RealSizes:
     """The sizes at which operators are called.
 
     Attributes:
+        is_complete: True if operators are called at all sizes of models, in all dtypes.
         first: the source of the sizes of an operator's first calls.
         heads: further sizes for operators that have a head size.
         widths: further sizes for operators that have a model's width only.
         alone: further sizes for kernels that are launched alone.
     """
 
-    def __init__(self, named: Iterable[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, named: Iterable[Mapping[str, Any]] = (), is_complete: bool = False) -> None:
         """Arrange sizes by their sources: those of the package itself come first, then models."""
+        self.is_complete = is_complete
         self._named_sizes = list(named)
         self.first = self._source(SIZES, _COMPARED_HEADS)
-        self.heads = self._named([*_HEADS, *self._own_heads()], _COMPARED_HEADS)
+        others = list(self._other_heads())
+        self.heads = self._named([*_HEADS, *others], _COMPARED_HEADS)
         self.widths = self._named(_WIDTHS, _COMPARED_WIDTHS)
-        self.alone = self._named(_HEADS_ALONE, _COMPARED_HEADS)
+        alone = [*_HEADS_ALONE, *others] if is_complete else _HEADS_ALONE
+        self.alone = self._named(alone, _COMPARED_HEADS)
 
-    def _own_heads(self) -> list[Mapping[str, int]]:
-        """Return the commonest head sizes of the package itself that the other sources lack."""
+    def _other_heads(self) -> Iterator[Mapping[str, int]]:
+        """Yield head sizes beside the grid: all that are named, else the package's commonest."""
         present = {(sizes["K"], sizes["V"]) for sizes in (SIZES, *_HEADS)}
         counts: Counter[tuple[int, int]] = Counter()
         for row in self._named_sizes:
             heads = row["sizes"].get("K"), row["sizes"].get("V")
-            if str(row["name"]).startswith(OWN) and heads not in present and None not in heads:
+            is_own = str(row["name"]).startswith(OWN)
+            if (is_own or self.is_complete) and heads not in present and all(heads):
                 counts[heads] += 1
-        return [{"K": key, "V": value} for (key, value), _ in counts.most_common(_MAX_OWN)]
+        for (key, value), _ in counts.most_common(None if self.is_complete else _MAX_OWN):
+            sizes = {"K": key, "V": value}
+            yield {**sizes, "D": key} if self.is_complete else sizes
 
     def _named(
         self, tables: Iterable[Mapping[str, int]], compared: Sequence[str]

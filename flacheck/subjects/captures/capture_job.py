@@ -136,11 +136,11 @@ def capture_package(
 ) -> CaptureResult:
     """Call all of a package's operators, layers and modules, or return the capture in the cache.
 
-    With globs of functions or kernels, only what can reach a match is called, unless the cache has
-    the whole package's capture. With the archive of an existing file, only its captures are used;
-    otherwise the capture is added to the archive. Raises IncompleteError without torch, or if the
-    driver itself is killed or hangs; UsageError if the archive lacks the capture. A capture in the
-    cache needs no torch.
+    With globs of functions or kernels, only what can reach a match is called. The cache's capture
+    of the whole package replaces one of functions. With the archive of an existing file, only its
+    captures are used; otherwise the capture is added to the archive. Raises IncompleteError without
+    torch, or if the driver itself is killed or hangs; UsageError if the archive lacks the capture.
+    A capture in the cache needs no torch.
     """
     job = CaptureJob(package, toolchain, card, suite, ops, kernels, shape)
     folder = capture_folder(job)
@@ -199,7 +199,8 @@ def _check_torch() -> None:
 
 def capture_folder(job: CaptureJob) -> Path:
     package = job.package
-    if job.ops or job.kernels:
+    # Selected kernels are called at more sizes than those of a whole package.
+    if job.ops and not job.kernels:
         whole = capture_folder(job.whole)
         if _is_complete(whole):
             return whole
@@ -255,7 +256,7 @@ def _make(folder: Path, job: CaptureJob, stop: threading.Event) -> None:
 
 def _capture(folder: Path, job: CaptureJob, stop: threading.Event, what: str) -> CaptureContent:
     """Run the package's driver."""
-    total = len(_launchable_kernels(job.package.path, job.package.modules))
+    total = len(_launchable_kernels(job))
     with temporary_folder() as work:
         scratch = GuestFolder(Path(work))
         config = driver_config(scratch.path, job)
@@ -378,14 +379,14 @@ def driver_config(scratch: Path, job: CaptureJob) -> Json:
         "card": job.card,
         "modules": list(package.modules),
         "own": _modules_to_import(job),
-        "launchable": _launchable_kernels(package.path, package.modules),
+        "launchable": list(_launchable_kernels(job)),
         "package": package.identity,
         "packages": {package.path: package.identity},
         "checkout": str(job.suite) if job.suite is not None else None,
         "recipe": recipe_of(package.name, job.shape),
         "dtypes": ["bf16", "fp16", "fp32"],
         "sizes": _model_sizes(),
-        "seconds": _seconds(package),
+        "seconds": _seconds(job),
         "ops": list(job.ops),
         "kernels": list(job.kernels),
     }
@@ -395,22 +396,17 @@ def _modules_to_import(job: CaptureJob) -> list[str]:
     """Return the package's modules; for selected kernels only those that lead to them."""
     package = job.package
     start: set[str] = set()
-    for prefix in package.modules:
-        for kernel, launchers in launchable(package.path, prefix).items():
-            if matches_kernel(job.kernels, kernel):
-                start.update(name.partition(":")[0] for name in (kernel, *launchers))
+    for kernel, launchers in _launchable_kernels(job).items():
+        start.update(name.partition(":")[0] for name in (kernel, *launchers))
     if job.ops or not job.kernels or not start:
         # Functions have no names in text; a kernel that nothing counts may be anywhere.
         return list(package.own_modules)
     return modules_around(package.path, package.own_modules, start)
 
 
-def _seconds(package: Package) -> float:
+def _seconds(job: CaptureJob) -> float:
     """Return the CPU seconds for a package's capture."""
-    return min(
-        max(SECONDS, _SECONDS_A_KERNEL * len(_launchable_kernels(package.path, package.modules))),
-        _MOST_SECONDS,
-    )
+    return min(max(SECONDS, _SECONDS_A_KERNEL * len(_launchable_kernels(job))), _MOST_SECONDS)
 
 
 def _model_sizes() -> list[Json]:
@@ -422,13 +418,14 @@ def _model_sizes() -> list[Json]:
     return models
 
 
-@functools.cache
-def _launchable_kernels(folder: str, modules: tuple[str, ...]) -> list[str]:
-    """Return the kernels that modules in a folder launch."""
-    kernels: set[str] = set()
-    for module in modules:
-        kernels.update(launchable(folder, module))
-    return sorted(kernels)
+def _launchable_kernels(job: CaptureJob) -> dict[str, tuple[str, ...]]:
+    """Return the selected kernels that a package launches, with the functions that launch them."""
+    kernels: dict[str, tuple[str, ...]] = {}
+    for module in job.package.modules:
+        for kernel, launchers in launchable(job.package.path, module, job.kernels).items():
+            if matches_kernel(job.kernels or ("*",), kernel):
+                kernels[kernel] = launchers
+    return dict(sorted(kernels.items()))
 
 
 def _recorded_kernels(scratch: GuestFolder) -> set[str]:

@@ -18,6 +18,7 @@ from flacheck.guest.inference.shapes import Shapes
 from flacheck.guest.search.attempts import CaughtError
 from flacheck.guest.search.calls import CallResult
 from flacheck.guest.search.operator_search import OperatorSearch
+from flacheck.guest.search.real_sizes import RealSizes
 
 # What a call of an operator comes to.
 Ending = Callable[[Operator, CallPlan, str], CallResult]
@@ -78,9 +79,10 @@ def search_through(
     recipe: dict[str, Any] | None = None,
     dtypes: Sequence[str] = ("bf16",),
     seconds: float = PLENTY,
+    sizes: RealSizes | None = None,
 ) -> tuple[Caller, OperatorSearch]:
     caller = Caller(ending, operators, Recipe(recipe or {}))
-    search = OperatorSearch(operators, caller, dtypes, seconds)  # type: ignore[arg-type]
+    search = OperatorSearch(operators, caller, dtypes, seconds, real_sizes=sizes)  # type: ignore[arg-type]
     search.run()
     return caller, search
 
@@ -165,22 +167,35 @@ def test_the_first_call_of_a_kernel_is_repeated_in_the_other_dtypes() -> None:
     assert [name for name, _, dtype in caller.calls if dtype == "fp16"] == ["first"]
 
 
+def with_heads(q: torch.Tensor) -> None:
+    """q: of shape `[B, T, H, K]`."""
+
+
+def of_heads(name: str) -> Operator:
+    of = parameters_of(with_heads)
+    return Operator(f"m:{name}", with_heads, FUNCTION, True, frozenset("k"), of, with_heads)
+
+
+def launching(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+    return CallResult(1, operator.kernels, "backward", None, kernels=operator.kernels)
+
+
+def test_selected_kernels_have_every_size_in_every_dtype() -> None:
+    """Each size of a model is called in each dtype, once for each kernel."""
+    models = [{"name": "Large", "sizes": {"K": 576, "V": 512}}]
+    operators = of_heads("first"), of_heads("second")
+    sizes = RealSizes(models, is_complete=True)
+    caller, _ = search_through(*operators, ending=launching, dtypes=("bf16", "fp16"), sizes=sizes)
+    labels = {(plan, dtype) for _, plan, dtype in caller.calls}
+    assert ("K=576, V=512, D=576", "fp16") in labels
+    assert {plan for plan, dtype in labels if dtype == "bf16"} == {
+        plan for plan, dtype in labels if dtype == "fp16"
+    }
+
+
 def test_a_variant_is_called_for_kernels_that_lack_its_sizes() -> None:
     """Another operator with the same kernels is called once."""
-
-    def with_heads(q: torch.Tensor) -> None:
-        """q: of shape `[B, T, H, K]`."""
-
-    def launching(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-        return CallResult(1, operator.kernels, "backward", None, kernels=operator.kernels)
-
-    operators = []
-    for name in ("first", "second"):
-        of = parameters_of(with_heads)
-        operators.append(
-            Operator(f"m:{name}", with_heads, FUNCTION, True, frozenset("k"), of, with_heads)
-        )
-    caller, _ = search_through(*operators, ending=launching)
+    caller, _ = search_through(of_heads("first"), of_heads("second"), ending=launching)
     labels = [(name, plan) for name, plan, _ in caller.calls]
     assert ("first", "K=256, V=512, HV=8, T=4096") in labels
     assert [plan for name, plan in labels if name == "second"] == ["plain"]

@@ -79,3 +79,5 @@ def test_the_package_is_a_source_of_sizes_before_models() -> None:
     assert sources[64, 64] == sources[96, 192] == "the package's tests"
     assert sources[256, 512] == "the size grid"
     assert (48, 48) not in sources
+    complete = [each.sizes for each in RealSizes(rows, is_complete=True).heads]
+    assert {"K": 48, "V": 48, "D": 48} in complete
