@@ -28,6 +28,7 @@ class Operator:
         source: the function whose code and documentation describe the arguments.
         shared: True if functions of the package, other than layers, call it.
         sites: what the package's launches of a lone kernel pass, each with its head size.
+        fp32_sites: the same if their tensors are in fp32.
         constants: the constants of a lone kernel that are not head sizes.
     """
 
@@ -40,6 +41,7 @@ class Operator:
     source: Function
     shared: bool = False
     sites: tuple[tuple[int, dict[str, Any]], ...] = ()
+    fp32_sites: tuple[tuple[int, dict[str, Any]], ...] = ()
     constants: frozenset[str] = frozenset()
 
     @property

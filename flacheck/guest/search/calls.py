@@ -173,15 +173,18 @@ class Caller:
         """Return True if constants of the launches may be wrong.
 
         The numbers of a lone kernel are not constants, but values that were found by trial are
-        guesses, and models do not run in fp32.
+        guesses, and so are those in fp32 that the package's code would not pass.
         """
         if operator.module in self._guessed_modules:
             return True
         if operator.kind != KERNEL:
             return arguments.has_guessed_constants
         has_all = plan.values and operator.constants <= plan.values.keys()
-        is_usual = arguments.dtype in (torch.bfloat16, torch.float16)
-        return bool(plan.is_repaired or not has_all or not is_usual)
+        is_same = arguments.dtype in (torch.bfloat16, torch.float16)
+        own = {name: plan.values.get(name) for name in operator.constants}
+        for _, values in operator.fp32_sites:
+            is_same |= all(values.get(name, ...) == value for name, value in own.items())
+        return bool(plan.is_repaired or not has_all or not is_same)
 
     def _find_refusal(self) -> CaughtError | None:
         """Return the first refusal of a launch of the call."""

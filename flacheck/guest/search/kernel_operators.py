@@ -25,7 +25,7 @@ from ..pysource.functions import called_name, function_tree, names_in_scope, wal
 from ..recorder.refusals import option_names
 from .attempts import CaughtError, attempt
 from .kernel_references import kernel_name
-from .launch_sites import launch_sites
+from .launch_sites import Values, launch_sites
 
 # Methods and functions whose argument is a dtype, with its position.
 _CASTS = {"to": 0, "cast": 1, "pointer_type": 0, "zeros": 1, "full": 2}
@@ -62,9 +62,6 @@ def _as_operator(name: str) -> Operator | None:
         # The package's own kind of kernel.
         return None
     launch = _SingleLaunch(kernel, function)
-    sites = attempt(functools.partial(launch_sites, function), _READ_SECONDS, keeps_trace=False)
-    if isinstance(sites, CaughtError):
-        sites = []
     return Operator(
         name=name,
         call=launch,
@@ -73,9 +70,17 @@ def _as_operator(name: str) -> Operator | None:
         kernels=frozenset((name,)),
         parameters=tuple(launch.parameters()),
         source=function.fn,
-        sites=tuple(sites),
+        sites=_sites(function, torch.bfloat16),
+        fp32_sites=_sites(function, torch.float32),
         constants=frozenset(launch.constants()),
     )
+
+
+def _sites(function: Any, dtype: torch.dtype) -> tuple[tuple[int, Values], ...]:
+    """Return what the package's launches pass; nothing if their code cannot be evaluated."""
+    read = functools.partial(launch_sites, function, dtype)
+    sites = attempt(read, _READ_SECONDS, keeps_trace=False)
+    return () if isinstance(sites, CaughtError) else tuple(sites)
 
 
 def _innermost(kernel: Any) -> Any:

@@ -24,7 +24,6 @@ from ..recorder import refusals
 # Launches of one kernel that differ, at the head sizes of models; the commonest size comes first.
 _MAX_SITES = 6
 _HEAD_SIZES = (128, 64, 256)
-_DTYPE = torch.bfloat16
 _LAUNCHED = re.compile(r"(\w+)[\s)]*\[")
 # Conventions of attention for no window and no cap.
 _USUAL_VALUES: Mapping[str, Any] = {"window_size": (-1, -1), "softcap": 0.0, "logit_cap": 0.0}
@@ -38,8 +37,8 @@ class _UnknownError(Exception):
     """An expression that depends on arguments that nobody knows."""
 
 
-def launch_sites(kernel: Any) -> list[tuple[int, Values]]:
-    """Return what the distinct launches of a kernel pass, as far as their code implies it.
+def launch_sites(kernel: Any, dtype: torch.dtype = torch.bfloat16) -> list[tuple[int, Values]]:
+    """Return what the distinct launches of a kernel pass in a dtype, as far as code implies it.
 
     Each comes with the head size at which its code was evaluated.
     """
@@ -47,7 +46,7 @@ def launch_sites(kernel: Any) -> list[tuple[int, Values]]:
     modules = list(_launching_modules(kernel.fn))
     for head_size in _HEAD_SIZES:
         for module in modules:
-            for values in _values_in_module(module, kernel, head_size):
+            for values in _values_in_module(module, kernel, head_size, dtype):
                 if values and (head_size, values) not in sites:
                     sites.append((head_size, values))
     return sites[:_MAX_SITES]
@@ -79,13 +78,15 @@ def _modules_by_launch(package: str) -> Mapping[str, list[ModuleType]]:
     return modules
 
 
-def _values_in_module(module: ModuleType, kernel: Any, head_size: int) -> Iterator[Values]:
+def _values_in_module(
+    module: ModuleType, kernel: Any, head_size: int, dtype: torch.dtype
+) -> Iterator[Values]:
     """Yield what each launch of a kernel in a module passes."""
     tree = file_tree(str(module.__file__))
     if tree is None:
         return
     for call, functions in _launches(tree, kernel.fn.__name__):
-        variables = _Variables(functions, vars(module), head_size)
+        variables = _Variables(functions, vars(module), head_size, dtype)
         values = _passed_values(call, variables, kernel)
         tables: list[Values] = [{}]
         if any(keyword.arg is None for keyword in call.keywords):
@@ -132,7 +133,7 @@ def _passed_values(call: ast.Call, variables: "_Variables", kernel: Any) -> Valu
             values[name] = value
         elif isinstance(value, dict):
             values.update(value)
-    return _accepted(values, kernel)
+    return _accepted(values, kernel, variables.dtype)
 
 
 def _option_tables(
@@ -148,10 +149,10 @@ def _option_tables(
                     table = variables.evaluate(node)
                 except _UnknownError:
                     continue
-                yield _accepted(table, kernel)
+                yield _accepted(table, kernel, variables.dtype)
 
 
-def _accepted(values: Mapping[str, Any], kernel: Any) -> Values:
+def _accepted(values: Mapping[str, Any], kernel: Any, dtype: torch.dtype) -> Values:
     """Return the values that a launch passes as they are, without options of other vendors.
 
     A tensor in the dtype of the call is inferred from the kernel, which may load indices from it.
@@ -165,7 +166,7 @@ def _accepted(values: Mapping[str, Any], kernel: Any) -> Values:
             is_passed = not isinstance(value, torch.Tensor)
         elif name in kernel.arg_names:
             is_passed = isinstance(value, _PLAIN_TYPES)
-            if isinstance(value, torch.Tensor) and value.dtype != _DTYPE:
+            if isinstance(value, torch.Tensor) and value.dtype != dtype:
                 is_passed = True
                 value = {"of": str(value.dtype).rpartition(".")[2], "shape": list(value.shape)}
         else:
@@ -179,11 +180,16 @@ class _Variables(dict[str, Any]):
     """The variables of the functions around a launch, evaluated when they are read."""
 
     def __init__(
-        self, functions: Sequence[ast.FunctionDef], scope: dict[str, Any], head_size: int
+        self,
+        functions: Sequence[ast.FunctionDef],
+        scope: dict[str, Any],
+        head_size: int,
+        dtype: torch.dtype,
     ) -> None:
         super().__init__()
         self._scope = scope
         self._head_size = head_size
+        self.dtype = dtype
         # The values that are assigned to each variable, and last the default of a parameter.
         self._expressions: dict[str, list[ast.expr]] = {}
         self._shapes: dict[str, CodeShape] = {}
@@ -223,7 +229,7 @@ class _Variables(dict[str, Any]):
                 # Code calls the size of a head by many names.
                 extents = (*extents[:-1], self._head_size)
             if extents is not None:
-                return torch.empty(extents, dtype=_DTYPE, device="cuda")
+                return torch.empty(extents, dtype=self.dtype, device="cuda")
         if is_head_size(name):
             return self._head_size
         if name in _USUAL_VALUES:

@@ -41,7 +41,7 @@ def attention(q, sinks=None, causal: bool = False, block=32):
         return (heads,)
 
     _attention[grid](
-        q, q, lse, sinks, unknown(q), BLOCK_M=block_m, BLOCK_N=block, BLOCK_D=size,
+        q, q, lse, sinks, unknown(q), BLOCK_M=block_m, BLOCK_N=block * 2 // q.element_size(), BLOCK_D=size,
         CAUSAL=causal, num_warps=warps, waves_per_eu=2,
     )
 
@@ -100,6 +100,8 @@ def test_literals_defaults_and_shapes_are_values_of_a_launch(kernels: Any) -> No
         (64, {**passed, "BLOCK_D": 64, "num_warps": 4}),
         (256, {**passed, "BLOCK_D": 256, "num_warps": 8}),
     ]
+    in_fp32 = launch_sites.launch_sites(Kernel(kernels._attention), torch.float32)
+    assert [values["BLOCK_N"] for _, values in in_fp32] == [16, 16, 16]
 
 
 def test_an_unknown_table_has_the_values_of_one_in_the_module(kernels: Any) -> None:
