@@ -222,7 +222,11 @@ class _Variables(dict[str, Any]):
 
     def _likely_value(self, name: str) -> Any:
         """Return a tensor for a parameter whose dimensions are read, or a number by its name."""
-        dimensions = self._shapes[name].dimensions() if name in self._shapes else None
+        shape = self._shapes.get(name, CodeShape())
+        dimensions = shape.dimensions()
+        if shape.strides == shape.least_rank == 1 and not shape.rank:
+            # The stride of a vector is 1, and nobody passes it: this one leads from row to row.
+            dimensions = ("T", "K")
         if dimensions is not None:
             extents = extents_of(dimensions, SIZES)
             if extents is not None and len(extents) > 1:

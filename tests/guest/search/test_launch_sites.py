@@ -23,7 +23,7 @@ PACKAGE = {
     "kernels.py": """
 def _attention(q, out, lse, sinks, n, BLOCK_M, BLOCK_N, BLOCK_D, CAUSAL): ...
 
-def _scale(x, y, n, BLOCK): ...
+def _scale(x, y, n, stride, BLOCK): ...
 """,
     "calls.py": """# Launches kernels of triton.
 from .kernels import _attention, _scale
@@ -46,7 +46,7 @@ def attention(q, sinks=None, causal: bool = False, block=32):
     )
 
 def scale(x, config):
-    _scale[(1,)](x, x, x.numel(), **config)
+    _scale[(1,)](x, x, x.numel(), x.stride(0), **config)
 """,
 }
 
@@ -105,6 +105,7 @@ def test_literals_defaults_and_shapes_are_values_of_a_launch(kernels: Any) -> No
 
 
 def test_an_unknown_table_has_the_values_of_one_in_the_module(kernels: Any) -> None:
-    """A launch that passes `**config` has a literal table with its constants."""
+    """A launch that passes `**config` has a literal table with its constants; rows have a stride."""
     sites = launch_sites.launch_sites(Kernel(kernels._scale))
-    assert sites[0] == (128, {"BLOCK": 256, "num_stages": 2})
+    values = {"n": 512 * 128, "stride": 128, "BLOCK": 256, "num_stages": 2}
+    assert sites[0] == (128, values)
