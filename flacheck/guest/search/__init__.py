@@ -40,7 +40,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..engine import channel
@@ -177,7 +177,9 @@ class _Capture:
         if any(globs):
             operators = narrow(operators, *globs, config["modules"])
             sought = sorted({kernel for operator in operators for kernel in operator.kernels})
-        own_sizes = package_sizes(modules, config.get("checkout"))
+        sizes = [*package_sizes(modules, config.get("checkout")), *(config.get("sizes") or ())]
+        # A question about few kernels has time for all sizes.
+        real_sizes = RealSizes(sizes, bool(config.get("kernels")))
         # The arguments of functions whose modules no program can import are guesses.
         guessed_modules = frozenset(failures)
         caller = Caller(
@@ -195,9 +197,8 @@ class _Capture:
             self._show_progress,
             caller.work,
             functools.partial(returned_operators, KernelReferences(config["modules"])),
-            self._kernels_alone,
-            # A question about few kernels has time for all sizes.
-            RealSizes([*own_sizes, *(config.get("sizes") or ())], bool(config.get("kernels"))),
+            functools.partial(self._kernels_alone, real_sizes.head_sizes),
+            real_sizes,
         )
         search.run()
         self._show_progress("writing the launches")
@@ -214,7 +215,7 @@ class _Capture:
             report["sought"] = sought
         return report
 
-    def _kernels_alone(self) -> Iterator[Operator]:
+    def _kernels_alone(self, head_sizes: Sequence[int]) -> Iterator[Operator]:
         """Yield the kernels that the package launches and that have no launch here."""
         from .kernel_operators import kernel_operators
         from .narrowing import selected_kernels
@@ -225,7 +226,7 @@ class _Capture:
         found = self._recorder.kernels.keys() | self._recorder.rejections.keys()
         names = [name for name in self._config.get("launchable") or () if name not in found]
         globs = self._config.get("kernels") or ()
-        return kernel_operators(selected_kernels(names, globs))
+        return kernel_operators(selected_kernels(names, globs), head_sizes)
 
     def finish(self, report: dict[str, Any], warnings_log: WarningsLog) -> None:
         """Write the files of the capture; the report comes last."""

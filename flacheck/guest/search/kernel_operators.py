@@ -13,7 +13,7 @@ import inspect
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -37,21 +37,23 @@ _FLAG_NAMES = re.compile(r"(?i:use|is|has|do|apply|enable|need)_")
 _READ_SECONDS = 4.0
 
 
-def kernel_operators(names: Iterable[str]) -> Iterator[Operator]:
+def kernel_operators(names: Iterable[str], head_sizes: Sequence[int]) -> Iterator[Operator]:
     """Yield kernels as operators; only modules' own variables are found.
 
     A kernel whose code or wrappers cannot be read is left out: the capture goes on.
 
     Args:
         names: kernels as `module:name`.
+        head_sizes: the head sizes at which the package's launches are evaluated.
     """
     for name in names:
-        operator = attempt(functools.partial(_as_operator, name), _READ_SECONDS, keeps_trace=False)
+        read = functools.partial(_as_operator, name, head_sizes)
+        operator = attempt(read, _READ_SECONDS, keeps_trace=False)
         if isinstance(operator, Operator):
             yield operator
 
 
-def _as_operator(name: str) -> Operator | None:
+def _as_operator(name: str, head_sizes: Sequence[int]) -> Operator | None:
     """Return the kernel `module:name` as an operator, None without one that Triton made."""
     module, _, variable = name.partition(":")
     kernel = vars(sys.modules.get(module, object)).get(variable)
@@ -70,15 +72,17 @@ def _as_operator(name: str) -> Operator | None:
         kernels=frozenset((name,)),
         parameters=tuple(launch.parameters()),
         source=function.fn,
-        sites=_sites(function, torch.bfloat16),
-        fp32_sites=_sites(function, torch.float32),
+        sites=_sites(function, head_sizes, torch.bfloat16),
+        fp32_sites=_sites(function, head_sizes, torch.float32),
         constants=frozenset(launch.constants()),
     )
 
 
-def _sites(function: Any, dtype: torch.dtype) -> tuple[tuple[int, Values], ...]:
+def _sites(
+    function: Any, head_sizes: Sequence[int], dtype: torch.dtype
+) -> tuple[tuple[int, Values], ...]:
     """Return what the package's launches pass; nothing if their code cannot be evaluated."""
-    read = functools.partial(launch_sites, function, dtype)
+    read = functools.partial(launch_sites, function, head_sizes, dtype)
     sites = attempt(read, _READ_SECONDS, keeps_trace=False)
     return () if isinstance(sites, CaughtError) else tuple(sites)
 

@@ -21,9 +21,8 @@ from ..inference.shapes import SIZES, extents_of, is_head_size
 from ..pysource.functions import file_tree, last_name, names_of, parameters, walk
 from ..recorder import refusals
 
-# Launches of one kernel that differ, at the head sizes of models; the commonest size comes first.
-_MAX_SITES = 6
-_HEAD_SIZES = (128, 64, 256)
+# Launches of one kernel that differ, for each head size.
+_MAX_SITES = 2
 _LAUNCHED = re.compile(r"(\w+)[\s)]*\[")
 # Conventions of attention for no window and no cap.
 _USUAL_VALUES: Mapping[str, Any] = {"window_size": (-1, -1), "softcap": 0.0, "logit_cap": 0.0}
@@ -37,19 +36,21 @@ class _UnknownError(Exception):
     """An expression that depends on arguments that nobody knows."""
 
 
-def launch_sites(kernel: Any, dtype: torch.dtype = torch.bfloat16) -> list[tuple[int, Values]]:
+def launch_sites(
+    kernel: Any, head_sizes: Sequence[int], dtype: torch.dtype = torch.bfloat16
+) -> list[tuple[int, Values]]:
     """Return what the distinct launches of a kernel pass in a dtype, as far as code implies it.
 
     Each comes with the head size at which its code was evaluated.
     """
     sites: list[tuple[int, Values]] = []
     modules = list(_launching_modules(kernel.fn))
-    for head_size in _HEAD_SIZES:
+    for head_size in head_sizes:
         for module in modules:
             for values in _values_in_module(module, kernel, head_size, dtype):
                 if values and (head_size, values) not in sites:
                     sites.append((head_size, values))
-    return sites[:_MAX_SITES]
+    return sites[: _MAX_SITES * len(head_sizes)]
 
 
 def _launching_modules(function: Any) -> Iterator[ModuleType]:

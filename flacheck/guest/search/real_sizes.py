@@ -25,6 +25,7 @@ _HEADS: tuple[Mapping[str, int], ...] = (
 # A kernel that is launched alone has small sizes first.
 _HEADS_ALONE: tuple[Mapping[str, int], ...] = ({"K": 128, "V": 128}, {"K": 256, "V": 256})
 _WIDTHS: tuple[Mapping[str, int], ...] = ({"D": 4096}, {"D": 2048})
+_COMMONEST = (128, 64, 256)
 _COMPARED_HEADS = ("K", "V")
 _COMPARED_WIDTHS = ("D",)
 
@@ -56,6 +57,7 @@ class RealSizes:
         heads: further sizes for operators that have a head size.
         widths: further sizes for operators that have a model's width only.
         alone: further sizes for kernels that are launched alone.
+        head_sizes: the head sizes of keys; the commonest come first.
     """
 
     def __init__(self, named: Iterable[Mapping[str, Any]] = (), is_complete: bool = False) -> None:
@@ -68,6 +70,8 @@ class RealSizes:
         self.widths = self._named(_WIDTHS, _COMPARED_WIDTHS)
         alone = [*_HEADS_ALONE, *others] if is_complete else _HEADS_ALONE
         self.alone = self._named(alone, _COMPARED_HEADS)
+        more = [sizes["K"] for sizes in others if is_complete]
+        self.head_sizes = tuple(dict.fromkeys((*_COMMONEST, *more)))
 
     def _other_heads(self) -> Iterator[Mapping[str, int]]:
         """Yield head sizes beside the grid: all that are named, else the package's commonest."""

@@ -92,7 +92,9 @@ scale_name = f"{__name__}:_scale"
 def operator(monkeypatch: pytest.MonkeyPatch) -> Operator:
     monkeypatch.setattr(sys.modules[__name__], "_scale", scale)
     monkeypatch.setattr(module, "option_names", lambda: frozenset(("num_warps",)))
-    (kernel_operator,) = kernel_operators([scale_name, f"{__name__}:no_such", "no_module:kernel"])
+    (kernel_operator,) = kernel_operators(
+        [scale_name, f"{__name__}:no_such", "no_module:kernel"], (128,)
+    )
     return kernel_operator
 
 
@@ -134,4 +136,4 @@ def test_a_kernel_that_cannot_be_read_is_left_out(monkeypatch: pytest.MonkeyPatc
     """A wrapper of the package's own may have anything under the names of an autotuner."""
     broken = Tuner(inner, [object()], {})
     monkeypatch.setattr(sys.modules[__name__], "_scale", broken)
-    assert list(kernel_operators([scale_name])) == []
+    assert list(kernel_operators([scale_name], (128,))) == []

@@ -75,6 +75,9 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             del sys.modules[name]
 
 
+SIZES = (128, 64, 256)
+
+
 class Parameter:
     def __init__(self, name: str) -> None:
         self.name, self.is_constexpr = name, name.isupper()
@@ -91,7 +94,7 @@ class Kernel:
 
 def test_literals_defaults_and_shapes_are_values_of_a_launch(kernels: Any) -> None:
     """What depends on unknown functions has no value; options depend on the head size."""
-    sites = launch_sites.launch_sites(Kernel(kernels._attention))
+    sites = launch_sites.launch_sites(Kernel(kernels._attention), SIZES)
     lse = {"of": "float32", "shape": [4, 4]}
     constants = {"BLOCK_M": 128, "BLOCK_N": 32, "CAUSAL": False}
     passed = {"lse": lse, "sinks": None, **constants}
@@ -100,12 +103,12 @@ def test_literals_defaults_and_shapes_are_values_of_a_launch(kernels: Any) -> No
         (64, {**passed, "BLOCK_D": 64, "num_warps": 4}),
         (256, {**passed, "BLOCK_D": 256, "num_warps": 8}),
     ]
-    in_fp32 = launch_sites.launch_sites(Kernel(kernels._attention), torch.float32)
+    in_fp32 = launch_sites.launch_sites(Kernel(kernels._attention), SIZES, torch.float32)
     assert [values["BLOCK_N"] for _, values in in_fp32] == [16, 16, 16]
 
 
 def test_an_unknown_table_has_the_values_of_one_in_the_module(kernels: Any) -> None:
     """A launch that passes `**config` has a literal table with its constants; rows have a stride."""
-    sites = launch_sites.launch_sites(Kernel(kernels._scale))
+    sites = launch_sites.launch_sites(Kernel(kernels._scale), SIZES)
     values = {"n": 512 * 128, "stride": 128, "BLOCK": 256, "num_stages": 2}
     assert sites[0] == (128, values)
