@@ -97,6 +97,12 @@ def read_fla_attention(config: Any) -> Sizes:
     return _heads(heads, getattr(config, "num_kv_heads", None) or heads, size, size)
 
 
+def read_embedding(config: Any) -> Sizes:
+    """Return the sizes of Qwen2-VL's encoder, whose hidden size is the width of its output."""
+    heads, width = config.num_heads, config.embed_dim
+    return {**_heads(heads, heads, width // heads, width // heads), "hidden": width}
+
+
 def read_xlstm(config: Any) -> Sizes:
     """Return the sizes of xLSTM's matrix memory."""
     heads = config.num_heads
@@ -184,6 +190,7 @@ ATTENTION: list[tuple[str, str, Reader]] = [
     ("Qwen3-Next, attention", "transformers:Qwen3NextConfig", read_attention),
     ("Qwen3.5, attention", "transformers:Qwen3_5TextConfig", read_attention),
     ("Qwen3-VL, vision", "transformers:Qwen3VLVisionConfig", read_fla_attention),
+    ("Qwen2-VL, vision", "transformers:Qwen2VLVisionConfig", read_embedding),
     ("Kimi Linear, attention", "transformers:KimiLinearConfig", read_expanded_latent),
     ("Qwen2", "transformers:Qwen2Config", read_attention),
     ("Mixtral", "transformers:MixtralConfig", read_attention),
