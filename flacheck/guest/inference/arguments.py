@@ -37,7 +37,9 @@ _PLAIN_NAME = re.compile(
     r"|softcap\w*|ignore_index|is_causal|causal|B[A-Z]|T|layout|training)$"
     r"|^(is_|use_|return_|output_)"
 )
-_SIZE_NAME = re.compile(r"head|dim|hidden|seq|len|tokens$|vocab|batch|^d_model$|^[A-Z]+$")
+_SIZE_NAME = re.compile(
+    r"head|dim|hidden|seq|len|tokens$|vocab|batch|speculative|^d_model$|^[A-Z]+$"
+)
 # A name that consists of such words is that of a dimension which all tensors of a call share.
 # Another word makes it the size of something else (`state_len`, `rotary_dim`), or not a size
 # (`head_stride`).

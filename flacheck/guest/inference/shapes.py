@@ -36,6 +36,8 @@ _HEAD_SIZES = ("K", "V")
 # Longer names of dimensions, with a symbol or a size; specific patterns come first.
 _SIZE_NAMES: tuple[tuple[str, str | int], ...] = (
     (r"vocab|classes", 1024),
+    # Tokens that a draft model proposes: kernels unroll a loop over them.
+    (r"(speculative|spec|draft)_(token|len|step)", 2),
     (r"batch|^b$|^bs$", "B"),
     (r"num_?heads?|n_heads?|nheads|n_q_head|^h$|^hq$|heads$|^nh$", "H"),
     (r"n_kv_head", "H"),

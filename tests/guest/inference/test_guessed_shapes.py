@@ -25,7 +25,15 @@ from flacheck.guest.inference.shapes import (
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("K", 128), ("head_dim", 128), ("vocab_size", 1024), ("hidden_size", 256), ("whatever", 64)],
+    [
+        ("K", 128),
+        ("head_dim", 128),
+        ("vocab_size", 1024),
+        ("hidden_size", 256),
+        ("whatever", 64),
+        ("num_speculative_tokens", 2),
+        ("draft_head_dim", 128),
+    ],
 )
 def test_a_dimension_has_a_size_by_its_letter_or_word(name: str, value: int) -> None:
     """An unfamiliar name has a middling size."""
