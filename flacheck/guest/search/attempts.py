@@ -2,6 +2,7 @@
 
 import linecache
 import signal
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,6 +57,7 @@ def attempt(
     code: Callable[[], T],
     seconds: float,
     keeps_trace: bool = True,
+    max_wait: float = 0.0,
 ) -> T | CaughtError:
     """Return the result of `code`, or the error that it raised.
 
@@ -63,6 +65,7 @@ def attempt(
         code: the piece of code to run.
         seconds: the CPU time that it may take.
         keeps_trace: False to save the milliseconds that the text of a traceback takes.
+        max_wait: the seconds in which it must use a hundredth of CPU time; 0 for no limit.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -72,9 +75,19 @@ def attempt(
             return
         raise TooLong(f"took more than {seconds:g} s")
 
+    used = time.process_time()
+
+    def check_progress(number: int, frame: FrameType | None) -> None:
+        nonlocal used
+        before, used = used, time.process_time()
+        if used - before < max_wait / 100 and not _is_within_torch(frame):
+            raise TooLong(f"waited for {max_wait:g} s")
+
     # CPU time is limited, so that the result does not depend on how busy the machine is.
     previous_handler = signal.signal(signal.SIGPROF, interrupt)
+    previous_check = signal.signal(signal.SIGALRM, check_progress)
     signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, max_wait, max_wait)
     try:
         return code()
     except BaseException as error:
@@ -85,7 +98,9 @@ def attempt(
         return _caught_error(error, trace)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGPROF, previous_handler)
+        signal.signal(signal.SIGALRM, previous_check)
 
 
 def _caught_error(error: BaseException, trace: str) -> CaughtError:

@@ -23,6 +23,8 @@ from .work import Work
 
 # CPU seconds for each stage of a call: nothing is computed, so a longer stage loops or hangs.
 _STAGE_SECONDS = 4.0
+# A call that waits for so long waits for a server, or for messages that nobody sends.
+_WAITING_SECONDS = 10.0
 # Seconds of counted work: they end a loop over launches at an equal count on every machine.
 _MAX_WORK = 2.0
 _OTHER_GRADIENT = 2.0
@@ -251,7 +253,7 @@ def _remark(operator: Operator, plan: CallPlan, dtype: str) -> str:
 
 def _attempt(code: Callable[[], T], seconds: float) -> T | CaughtError:
     """Attempt a stage of a call, whose errors are many and need no traceback."""
-    return attempt(code, seconds, keeps_trace=False)
+    return attempt(code, seconds, keeps_trace=False, max_wait=_WAITING_SECONDS)
 
 
 def _with_defaults(

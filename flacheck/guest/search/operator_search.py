@@ -189,7 +189,9 @@ class OperatorSearch:
             # Layers pass lengths and states to operators that were called with them before.
             if operator.kind != LAYER or not self._is_covered(operator, variant):
                 self._call_with_repairs(operator, variant, _VARIANT_TRIES)
-        for variant in variations.sizes(base):
+        # An operator without a launch hardly leads to the selected kernels.
+        is_useless = self._real_sizes.is_complete and not self._launched_kernels[operator.name]
+        for variant in () if is_useless else variations.sizes(base):
             if not self._is_covered(operator, variant):
                 self._call_with_repairs(operator, variant, 1)
         if self._missing_kernels(operator):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import time
 from dataclasses import replace
 from typing import Any
@@ -161,6 +162,13 @@ def test_an_attempt_ends_with_a_value_or_an_error() -> None:
     assert exit_error.lines[-1] == "raise SystemExit(3)"
     assert isinstance(hung, CaughtError)
     assert hung.kind == TooLong.__name__
+
+
+def test_a_call_that_waits_is_ended() -> None:
+    """It uses no CPU time, which is limited otherwise."""
+    waiting = attempt(lambda: select.select([], [], [], 30), 5, max_wait=0.5)
+    assert isinstance(waiting, CaughtError)
+    assert waiting.text == "waited for 0.5 s"
 
 
 DISPATCH = """
