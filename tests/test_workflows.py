@@ -1,18 +1,23 @@
-"""The release workflow refuses an unprepared release."""
+"""Workflows: a release that is not prepared is refused; those of docs/adoption call flacheck rightly."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from flacheck.version import __version__
+from tests.command_lines import parse, words_of
 from tests.paths import ROOT
 
+ADOPTIONS = sorted((ROOT / "docs" / "adoption").glob("*/*.yml"))
 RELEASED_FILES = (".ci/releasable", "flacheck/version.py", "pyproject.toml")
 
 
@@ -89,3 +94,37 @@ def test_unreleased_entries_are_refused(tree: Path) -> None:
     changelog.write_text("# Changelog\n\n## Unreleased\n\n" + changelog.read_text())
     message = refusal(tree, f"v{__version__}")
     assert message == f"CHANGELOG.md begins with Unreleased: it must begin with {__version__}\n"
+
+
+def _commands(job: Any) -> Iterator[str]:
+    """Yield the lines of a job that call flacheck, with each value of its matrix."""
+    lines = [line for step in job["steps"] for line in step.get("run", "").splitlines()]
+    for line in lines:
+        if not line.startswith("flacheck "):
+            continue
+        names = re.findall(r"\$\{\{ matrix\.(\w+) \}\}", line)
+        if not names:
+            yield line
+        for name in names:
+            for value in job["strategy"]["matrix"][name]:
+                yield line.replace(f"${{{{ matrix.{name} }}}}", value)
+
+
+@pytest.mark.parametrize("file", ADOPTIONS, ids=lambda file: file.parent.name)
+def test_adopted_workflows_call_flacheck_rightly(file: Path) -> None:
+    """Each command parses, with each value of the matrix, and this release is installed."""
+    jobs = yaml.safe_load(file.read_text())["jobs"].values()
+    commands = [line for job in jobs for line in _commands(job)]
+    assert len(commands) > 2
+    assert {line: parse(words_of(line)) for line in commands} == dict.fromkeys(commands)
+    text = file.read_text()
+    versions = re.findall(r"flacheck(?:\[torch\])?==([\d.]+)", text)
+    assert set(versions) == {__version__}
+    # Others' code is named by its commit.
+    assert re.findall(r"uses: \S+@(?![0-9a-f]{40} )\S+", text) == []
+
+
+def test_two_projects_can_adopt_flacheck() -> None:
+    """Each folder has the text of a pull request beside its workflow."""
+    assert [file.parent.name for file in ADOPTIONS] == ["fla", "triton"]
+    assert all((file.parent / "index.md").is_file() for file in ADOPTIONS)
