@@ -106,7 +106,8 @@ def _sentence(judged: JudgedEnvironment) -> tuple[VerdictWord, str]:
     elif not judged.judged:
         if environment.target is None and judged.packages:
             return VerdictWord.UNKNOWN, f"no GPU was found here, and {names} depends on it"
-        names = names or "any package with kernels"
+        if not judged.packages:
+            return VerdictWord.UNKNOWN, f"no installed package has kernels ({where})"
         return VerdictWord.UNKNOWN, f"nothing is on record about {names} under {judged.place}"
     else:
         is_pair = environment.torch and environment.triton

@@ -9,7 +9,6 @@ from packaging.requirements import Requirement
 from packaging.version import InvalidVersion, Version
 
 from flacheck.capabilities.check.environment import Build, Environment
-from flacheck.evidence.analysis.order import count_noun
 from flacheck.model.answer import Point
 
 # The oldest driver for each major version of CUDA: NVIDIA's CUDA toolkit release notes, table
@@ -126,4 +125,4 @@ def _advice(build: Build) -> str:
 def describe(environment: Environment) -> str:
     """Return `torch 2.12.1 and triton 3.7.1`."""
     parts = [each.label for each in filter(None, (environment.torch, environment.triton))]
-    return " and ".join(parts) or count_noun(0, "build of torch or Triton", "torch or Triton")
+    return " and ".join(parts) or "no torch and no Triton"
