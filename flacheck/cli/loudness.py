@@ -162,7 +162,10 @@ class _Talk(logging.Handler):
             if message in self._warnings:
                 return
             self._warnings.add(message)
-        say(message)
+        if getattr(record, "is_step", False):
+            show_step(message)
+        else:
+            say(message)
 
 
 def show_log() -> None:

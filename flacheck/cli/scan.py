@@ -56,14 +56,15 @@ def scan(call: common.Call[ScanCommand]) -> int:
 
     formats = call.check_output()
     about = call.subject()
-    if call.options["budget"] is None and loudness.moves_cursor():
-        call.options["budget"] = _BUDGET
+    budget = call.options["budget"]
+    if budget is None and loudness.moves_cursor():
+        budget = _BUDGET
     if not any([*about.values(), call.options["kernel"], call.options["op"]]):
         _show_packages()
     if call.options["dry_run"]:
         return _list_cells(call)
     with follow() as on_event:
-        arguments = call.arguments(flacheck.scan, **about)
+        arguments = call.arguments(flacheck.scan, **about, budget=budget)
         run = flacheck.scan(**arguments, on_event=on_event)
     call.show_all(lambda: scan_report.report(run.view, run.baseline), formats)
     return run.exit_code

@@ -11,9 +11,13 @@ from flacheck.evidence.analysis.observation import ObservedCell, observe
 from flacheck.evidence.analysis.order import count_noun
 from flacheck.evidence.analysis.untested_cells import separate_untested
 from flacheck.model import Cell, Record, Verdict
+from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.schedule import Costs
+from flacheck.tables.settings.durations import rounded
 
 _MOST_FAILURES = 3
+# The share of a budget that compiles have at least.
+_LEAST_SHARE = 6
 _MINUTE, _HOUR = 60, 3600
 
 
@@ -43,22 +47,24 @@ class AnswerSoFar:
     Without a budget it tells nothing.
     """
 
-    def __init__(self, budget: float | None, workers: int, cells: Sequence[Cell]) -> None:
-        self._budget, self._workers, self._cells = budget, workers, cells
+    def __init__(self, options: RunOptions, cells: Sequence[Cell]) -> None:
+        self._options, self._cells = options, cells
         self._due = math.inf
-        if budget is not None:
-            self._due = time.monotonic() + budget
+        if options.budget is not None:
+            # A capture that takes the whole budget leaves some time for compiles.
+            least = time.monotonic() + options.budget / _LEAST_SHARE
+            self._due = max(options.began + options.budget, least)
 
-    def announce(self, costs: Costs) -> Iterator[str]:
-        """Yield the number of cells and, by stored times of such kernels, their time."""
-        if self._budget is None or not self._cells:
+    def announce(self, costs: Costs, origin: str) -> Iterator[str]:
+        """Yield the number of cells and their time by known times of such kernels."""
+        if self._options.budget is None or not self._cells:
             return
         number = count_noun(len(self._cells), "cell")
-        if costs.has_times():
-            seconds = sum(map(costs.seconds, self._cells)) / self._workers
-            yield f"{number} to compile, which takes {_duration(seconds)} by stored times"
+        if costs.has_times_of(self._cells):
+            seconds = sum(map(costs.seconds, self._cells)) / self._options.workers
+            yield f"{number} to compile, which takes {_duration(seconds)} by {origin}"
         else:
-            yield f"{number} to compile; the store has no times for an estimate yet"
+            yield f"{number} to compile; nothing is known of their time yet"
 
     def sentences(self, records: Sequence[Record]) -> Iterator[str]:
         """Yield the answer so far and the time that the rest takes, once the budget has passed."""
@@ -68,8 +74,14 @@ class AnswerSoFar:
         settled_keys = {record.key for record in records}
         rest = [cell for cell in self._cells if cell.key not in settled_keys]
         if rest:
-            yield f"after {self._budget:g} s (--budget): the answer by a part of the cells"
-            yield from describe(records, rest, self._workers)
+            elapsed = rounded(time.monotonic() - self._options.began)
+            kernels = {cell.kernel.name for cell in self._cells}
+            settled = kernels & {record.kernel for record in records}
+            yield (
+                f"Not known yet: after {elapsed} {len(settled)} of {len(kernels)} kernels are "
+                "tried; the scan goes on"
+            )
+            yield from describe(records, rest, self._options.workers)
 
 
 def _answer(cells: Sequence[ObservedCell]) -> str:

@@ -1,6 +1,7 @@
 """The job: everything that one call of flacheck compiles or reads, and how."""
 
 import os
+import time
 from dataclasses import dataclass, field
 
 from flacheck.model import Purpose
@@ -31,6 +32,7 @@ class RunOptions:
         strategy: `all` compiles every cell, `adaptive` the most informative ones.
         binaries: Keep the binary of each cell in the cache; compile again for a missing one.
         budget: Seconds after which the answer so far is told; the run goes on.
+        began: The time from which the budget counts, before packages are captured.
     """
 
     timeout: float | None = None
@@ -44,6 +46,7 @@ class RunOptions:
     strategy: str = ALL
     binaries: bool = False
     budget: float | None = None
+    began: float = field(default_factory=time.monotonic, compare=False)
 
     @property
     def workers(self) -> int:

@@ -20,6 +20,7 @@ from flacheck.pipeline import adaptive, interim
 from flacheck.pipeline.events import Event, Progress, RecordSettled, RunFinished, RunStarted
 from flacheck.pipeline.job import ADAPTIVE, DASK, MEMORY_MB, RunOptions
 from flacheck.pipeline.plan import Plan
+from flacheck.pipeline.published_times import published_costs
 from flacheck.pipeline.schedule import Costs, RemainingWork, most_telling_first, stored_cost
 from flacheck.pipeline.shared_cache import SharedCache
 from flacheck.store import Store
@@ -240,11 +241,13 @@ def run_plan(
             rounds = chain([first_cells], chosen_rounds)
             expected_count = max(adaptive.least(expected_count), len(first_cells))
         yield RunStarted(active.id, expected_count)
-        costs = Costs.of(map(stored_cost, store.recent_costs()))
         remaining_cells = cells_to_compile(plan.cells, store, options)
+        costs, origin = Costs.of(map(stored_cost, store.recent_costs())), "stored times"
+        if options.budget is not None and not costs.has_times_of(remaining_cells):
+            costs, origin = Costs.of(published_costs(remaining_cells)), "the nearest GPU's times"
         work = RemainingWork.of(remaining_cells, costs)
-        partial = interim.AnswerSoFar(options.budget, options.workers, remaining_cells)
-        yield from map(Progress, partial.announce(costs))
+        partial = interim.AnswerSoFar(options, remaining_cells)
+        yield from map(Progress, partial.announce(costs, origin))
         places = _places(remaining_cells, costs, options)
         for position, cells in enumerate(rounds):
             if position and not is_adaptive:
@@ -282,7 +285,8 @@ def run_plan(
 
 def _places(cells: Sequence[Cell], costs: Costs, options: RunOptions) -> Mapping[str, int]:
     """Return the place of each cell in the order of the compiles; stored records come before."""
-    order = costs.ordered(cells) if options.budget is None else most_telling_first(cells)
+    is_watched = options.budget is not None
+    order = most_telling_first(cells, costs) if is_watched else costs.ordered(cells)
     return {cell.key: place for place, cell in enumerate(order, 1)}
 
 

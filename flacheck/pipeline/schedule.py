@@ -71,9 +71,9 @@ class Costs:
                 return fmean(self._seconds[level])
         return _DEFAULT_SECONDS
 
-    def has_times(self) -> bool:
-        """Return True if any compile is stored."""
-        return bool(self._seconds)
+    def has_times_of(self, cells: Iterable[Cell]) -> bool:
+        """Return True if a compile of some cell's kernel is stored."""
+        return any((cell.kernel.name,) in self._seconds for cell in cells)
 
     def has_failed(self, cell: Cell) -> bool:
         """Return True if the cell failed under another release."""
@@ -92,11 +92,11 @@ class Costs:
         return sorted(cells, key=rank)
 
 
-def most_telling_first(cells: Iterable[Cell]) -> list[Cell]:
+def most_telling_first(cells: Iterable[Cell], costs: Costs) -> list[Cell]:
     """Return cells in the order in which a partial answer needs them.
 
     Every kernel comes once, then every kernel again: in bf16 before other dtypes, at the largest
-    head size first, forward kernels before backward ones.
+    head size first; cells that failed elsewhere first, forward kernels before backward ones.
     """
     by_kernel: dict[tuple[str, str, str], list[Cell]] = {}
     for cell in cells:
@@ -106,7 +106,8 @@ def most_telling_first(cells: Iterable[Cell]) -> list[Cell]:
     for (kernel, _, _), own in by_kernel.items():
         own.sort(key=lambda cell: (cell.dtype != "bf16", -_head_size(cell)))
         is_backward = _BACKWARD.search(kernel) is not None
-        ranked += [((number, is_backward), cell) for number, cell in enumerate(own)]
+        for number, cell in enumerate(own):
+            ranked.append(((number, not costs.has_failed(cell), is_backward), cell))
     ranked.sort(key=lambda each: each[0])
     return [cell for _, cell in ranked]
 

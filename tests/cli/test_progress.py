@@ -9,9 +9,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from typer.testing import CliRunner
 
-from flacheck.cli import common, loudness
+from flacheck.cli import app, common, loudness
 from flacheck.cli.progress import follow
+from flacheck.errors import EmptySelection
 from flacheck.model import Record
 from flacheck.pipeline.events import RecordSettled, RunFinished, RunStarted
 from tests.made_records import record
@@ -159,3 +161,33 @@ def test_the_last_line_is_not_repeated_at_the_end(capsys: pytest.CaptureFixture[
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
     assert "1/1 cells, 100 % (1 compiles)" in lines[0]
+
+
+@pytest.mark.parametrize(("is_terminal", "budget"), [(True, "3m"), (False, None)])
+def test_a_scan_on_a_terminal_has_a_budget(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool, budget: str | None
+) -> None:
+    """Somebody watches: a first answer is due after three minutes."""
+    received = {}
+
+    def scan(**arguments: object) -> None:
+        received.update(arguments)
+        raise EmptySelection("nothing to scan")
+
+    monkeypatch.setattr("flacheck.scan", scan)
+    monkeypatch.setattr(loudness, "moves_cursor", lambda: is_terminal)
+    CliRunner().invoke(app, ["scan", "quick"])
+    assert received["budget"] == budget
+
+
+def test_a_step_replaces_the_last_one_on_a_terminal(
+    log: logging.Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A capture's steps take one line of the screen."""
+    stderr = _Terminal()
+    monkeypatch.setattr("sys.stderr", stderr)
+    monkeypatch.setenv("TERM", "xterm")
+    for number in (1, 2):
+        log.info(f"{number} of 2 kernels", extra={"is_step": True})
+    loudness.end_step()
+    assert stderr.getvalue() == "flacheck: 1 of 2 kernels\r\x1b[Kflacheck: 2 of 2 kernels\n"

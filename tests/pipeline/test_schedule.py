@@ -70,7 +70,7 @@ def test_a_partial_answer_sees_every_kernel_in_bf16_at_its_largest_size() -> Non
             launch = Launch.from_json({"args": {"K": {"constexpr": size}}})
             cells_by_size.append(replace(cell, dtype=dtype, launch=launch))
     seen = []
-    for cell in most_telling_first(cells_by_size):
+    for cell in most_telling_first(cells_by_size, Costs()):
         assert cell.launch is not None
         size = cell.launch.to_json()["args"]["K"]["constexpr"]
         seen.append((cell.kernel.name.removeprefix("fake."), cell.dtype, size))

@@ -158,6 +158,20 @@ def _shared_places(
     return shared, places
 
 
+def _telling(oracle: Oracle) -> Oracle:
+    """Return an oracle that logs the number of its compiles."""
+    count = 0
+
+    def tell(cells: Sequence[Cell]) -> Mapping[str, Record]:
+        nonlocal count
+        records = oracle(cells)
+        count += len(cells)
+        _LOG.info(f"{count} settings compiled in place of failing ones", extra={"is_step": True})
+        return records
+
+    return tell
+
+
 def explore_failures(
     failures: Iterable[Failing],
     cells_of: Callable[[Failing], Sequence[Cell]],
@@ -183,6 +197,7 @@ def explore_failures(
         explore(list(explorations.values()), oracle)
         return explorations
 
+    oracle = _telling(oracle)
     explorations: dict[str, Exploration] = {}
     # One release after another keeps workers warm.
     adjustable = [(failing.place[0], failing) for failing in failures if failing.adjustable]
