@@ -6,7 +6,7 @@ the same way. Measurements on a card (slower, other results) add points to `Rank
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,6 +15,7 @@ from flacheck.evidence.analysis.order import (
     by_target,
     by_version,
     count_noun,
+    kernel_name,
     some,
     split,
     toolchain_label,
@@ -240,7 +241,8 @@ def best_answer(
     if best.is_open and not best.failures:
         words = VerdictWord.UNKNOWN
         text = f"no release has a complete result about {subject}"
-        recommendation = resume or f"scan it here: flacheck scan {_subject(best)}"
+        command = scan_command(best.about, best.toolchain, ",".join(best.targets))
+        recommendation = resume or f"scan it here: {command}"
     elif best.fails_mostly:
         words = VerdictWord.NO
         text = f"under the best release for {subject}, {best.label}, {number}"
@@ -275,10 +277,25 @@ def _untested(best: RankedRelease) -> list[Point]:
     return [Point(f"{number} not tested", "flacheck capture records the launches of a program")]
 
 
-def _subject(candidate: RankedRelease) -> str:
-    subject = f"--package {candidate.about}" if "==" in candidate.about else candidate.about
-    release = split(candidate.toolchain)[1]
-    return f"{subject} --triton {release} --target {','.join(candidate.targets)}"
+def scan_command(about: str, toolchain: str, target: str, kernel: str = "") -> str:
+    """Return the command that compiles a subject, or one kernel of it, for a place."""
+    subject = f"--package {about}" if "==" in about else about
+    name, release = split(toolchain)
+    compiler = f"--triton {release}" if name == "triton" else f"--toolchain {toolchain}"
+    command = f"flacheck scan {subject} {compiler} --target {target}"
+    return f"{command} --kernel {kernel_name(kernel)}" if kernel else command
+
+
+def look_at(candidate: RankedRelease, failures: Sequence[WeighedFailure]) -> Iterator[str]:
+    """Yield the commands that explain the first failure and compile its kernel.
+
+    The scan's report goes on with `bisect` and `repro`, by the key of the cell.
+    """
+    for failure in failures[:1]:
+        yield f"flacheck explain {failure.code}"
+        if kernel_name(failure.kernel) != "__init__":
+            place = (candidate.toolchain, candidate.targets[0])
+            yield scan_command(candidate.about, *place, failure.kernel)
 
 
 def _other_versions(ranked: Sequence[RankedRelease]) -> list[Point]:

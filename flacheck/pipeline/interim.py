@@ -18,6 +18,8 @@ from flacheck.tables.settings.durations import rounded
 _MOST_FAILURES = 3
 # The share of a budget that compiles have at least.
 _LEAST_SHARE = 6
+# The fewest records that make an answer.
+_FEWEST = 10
 _MINUTE, _HOUR = 60, 3600
 
 
@@ -68,7 +70,7 @@ class AnswerSoFar:
 
     def sentences(self, records: Sequence[Record]) -> Iterator[str]:
         """Yield the answer so far and the time that the rest takes, once the budget has passed."""
-        if time.monotonic() < self._due:
+        if time.monotonic() < self._due or len(records) < min(_FEWEST, len(self._cells) // 2):
             return
         self._due = math.inf
         settled_keys = {record.key for record in records}

@@ -8,6 +8,7 @@ from packaging.version import Version
 from flacheck.capabilities.bisect.history import Bisection, Change, Entry, Find
 from flacheck.evidence.analysis.order import short
 from flacheck.pipeline.resolved_cell import settings
+from flacheck.reports import phrases
 from flacheck.reports.document import Item, Paragraph, Part, Report, Table, Tone, Words, row
 from flacheck.reports.numbers import in_words
 from flacheck.reports.phrases import beside
@@ -48,6 +49,8 @@ def _parts(bisection: Bisection, torches: Sequence[str]) -> Iterator[Part]:
         yield _change(change, torches)
     if not bisection.changes:
         yield Paragraph(_nothing(bisection))
+    elif cell.kernel.language != "cuda":
+        yield from phrases.items("Next", [f"flacheck repro {cell.key[:12]}"], code=True)
 
 
 def _row(entry: Entry, line: str) -> tuple[Words, ...]:

@@ -78,11 +78,11 @@ def _overview(answer: Known, views: Sequence[RunView]) -> Overview:
 
 
 def _parts(answer: Known) -> Iterator[Part]:
-    about = "flacheck scan --package NAME==VERSION compiles here"
-    abouts = {place.about for place in answer.places}
-    abouts.update(gap.about for gap in answer.not_built)
-    if abouts == {answer.package} and "==" not in answer.package:
-        about = f"flacheck scan {answer.package} compiles here"
+    subject = [*(each.about for each in answer.places), *(each.about for each in answer.not_built)][
+        -1
+    ]
+    option = "--package " if "==" in subject else ""
+    about = f"flacheck scan {option}{subject} compiles here"
     yield from answers.parts("flacheck known", answer, _origin(answer) + about)
     for place in answer.places:
         if place.reason:

@@ -21,6 +21,7 @@ from flacheck.evidence.analysis.order import (
 )
 from flacheck.evidence.analysis.slow import CODE as SLOW
 from flacheck.evidence.analysis.summary import RunSummary, RunView, Summary
+from flacheck.evidence.answers import scan_command
 from flacheck.evidence.baseline.comparing import BaselineComparison, ChangedFailure
 from flacheck.evidence.measured.comparison import CardComparison
 from flacheck.model import Json, Record, Verdict
@@ -173,11 +174,11 @@ def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]
     commands = [f"flacheck report {runs} --format markdown"]
     if view.run.get("source") == "published":
         # No store holds these cells, so that only a scan makes them known by key.
-        about = view.run["matrix"]
-        option = "--package " if "==" in about else ""
-        codes = [group.code for group in view.summary.by_signature[:1]]
-        commands = [*(f"flacheck explain {code}" for code in codes)]
-        commands.append(f"flacheck scan {option}{about}")
+        commands = []
+        for group in view.summary.by_signature[:1]:
+            place = (group.toolchains[0], group.targets[0], group.kernels[0])
+            commands.append(f"flacheck explain {group.code}")
+            commands.append(scan_command(view.run["matrix"], *place))
         yield from phrases.items("Next", commands, code=True)
         return
     for group in view.summary.by_signature[:1]:

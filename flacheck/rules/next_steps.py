@@ -83,7 +83,7 @@ def _compiles(facts: Mapping[str, Any]) -> Iterator[str]:
     if "kernel" in facts:
         subject += ["--kernel", facts["kernel"]]
     yield shlex.join(["flacheck", "scan", *subject, *release, *selection])
-    yield shlex.join(["flacheck", "bisect", *subject, *selection])
+    yield shlex.join(["flacheck", "bisect", *subject, *release, *selection])
     yield shlex.join(["flacheck", "repro", *subject, *release, *selection])
 
 

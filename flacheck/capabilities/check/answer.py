@@ -10,8 +10,8 @@ from msgspec import structs
 from flacheck.capabilities.check.document import BestPair
 from flacheck.capabilities.check.environment import Environment
 from flacheck.capabilities.check.fitting import Compatibility, describe
-from flacheck.evidence.analysis.order import by_version, count_noun, kernel_name, some, split
-from flacheck.evidence.answers import RankedRelease
+from flacheck.evidence.analysis.order import by_version, count_noun, some, split
+from flacheck.evidence.answers import RankedRelease, look_at
 from flacheck.evidence.measured.comparison import CardComparison, SlowOperator, slow_points
 from flacheck.model.answer import Answer, Point, VerdictWord, make_answer
 from flacheck.toolchains.doctor import Check
@@ -148,7 +148,7 @@ def _points(judged: JudgedEnvironment) -> Iterator[Point]:
     yield from judged.fitted.faults
     yield from judged.environment.contradictions
     for check in judged.failed_checks:
-        yield Point(f"{check.name}: {check.detail}", check.remedy)
+        yield Point(f"{check.name}: {check.detail}", check.remedy.removeprefix("optional: "))
     worst_first = sorted(judged.judged, key=lambda each: -each.problems)
     for release in worst_first:
         for point in release.points():
@@ -184,7 +184,7 @@ def _recommendation(judged: JudgedEnvironment) -> str:
     if best is None:
         for package in judged.missing:
             return f"compile it here: {_scan(package.about, environment)}"
-        return "name a package with kernels, for example flacheck check --package fla-core"
+        return "flacheck check --package NAME==VERSION asks about a package before it is installed"
     if environment.triton is not None and environment.triton.release == best.triton:
         if judged.fitted.command:
             return judged.fitted.command
@@ -194,7 +194,7 @@ def _recommendation(judged: JudgedEnvironment) -> str:
 
 
 def _next(judged: JudgedEnvironment) -> Iterator[str]:
-    """Yield commands that compile what is missing, find the first failure's release, measure."""
+    """Yield commands that compile what is missing, look at the first failure, measure."""
     environment = judged.environment
     for package in judged.missing:
         yield _scan(package.about, environment)
@@ -202,11 +202,7 @@ def _next(judged: JudgedEnvironment) -> Iterator[str]:
         release = package.current
         if release is None or not package.is_judged:
             continue
-        subject = f"--package {package.about} --target {release.targets[0]}"
-        for failure in release.deciding[:1]:
-            yield f"flacheck explain {failure.code}"
-            if kernel_name(failure.kernel) != "__init__":
-                yield f"flacheck bisect {subject} --kernel {kernel_name(failure.kernel)}"
+        yield from look_at(release, release.deciding)
         yield f"flacheck known {package.about} --target {release.targets[0]}"
         if environment.card is not None and not package.measured and package.older:
             current = split(release.toolchain)[1]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind
 from flacheck.capabilities.diff.facts import ComparedSides
 from flacheck.evidence.analysis.order import count_noun, kernel_name, settings, some
-from flacheck.evidence.answers import weight_of
+from flacheck.evidence.answers import scan_command, weight_of
 from flacheck.model import Record, Verdict
 from flacheck.model.answer import MOST_WORDS, Answer, Point, VerdictWord, make_answer
 from flacheck.rules import RULES
@@ -198,6 +198,8 @@ def _failing_points(
         text = f"{', '.join(some(names, _SHOWN_KERNELS))} {verb}: {code}, {title}"
         use = uses.get(alike[0].kernel)
         remedy = f"flacheck bisect {alike[0].record.key[:12]} finds the release"
+        if comparison.published is not None:
+            remedy = f"{_scan(comparison, alike[0].record)} compiles it here"
         yield Point(text, f"use {use}" if use else remedy)
 
 
@@ -279,6 +281,11 @@ def _recommendation(comparison: ComparedSides) -> str:
     return f"{better.release}: {pin.why}, and {other.release} has more known problems"
 
 
+def _scan(comparison: ComparedSides, record: Record) -> str:
+    about = record.package or comparison.about
+    return scan_command(about, record.toolchain, record.target, record.kernel)
+
+
 def _commands(comparison: ComparedSides) -> Iterator[str]:
     """Yield the commands that look at the first failure, and the one that installs the pin."""
     for change in comparison.of(DifferenceKind.REGRESSED):
@@ -286,8 +293,12 @@ def _commands(comparison: ComparedSides) -> Iterator[str]:
             continue
         if change.record.code:
             yield f"flacheck explain {change.record.code}"
-        yield f"flacheck bisect {change.record.key[:12]}"
-        yield f"flacheck repro {change.record.key[:12]}"
+        if comparison.published is not None:
+            # No store holds the cell: this scan's report goes on with `bisect` and `repro`.
+            yield _scan(comparison, change.record)
+        else:
+            yield f"flacheck bisect {change.record.key[:12]}"
+            yield f"flacheck repro {change.record.key[:12]}"
         break
     is_one_package = "==" in comparison.about and " " not in comparison.about
     if is_one_package and comparison.pin.side == "none" and comparison.targets:

@@ -25,10 +25,16 @@ from flacheck.evidence.analysis.groups import UNCLASSIFIED
 from flacheck.evidence.analysis.judgement import WIDEST, judge, package_failures
 from flacheck.evidence.analysis.known_good import group_by_key
 from flacheck.evidence.analysis.observation import ObservedCell
-from flacheck.evidence.analysis.order import by_target, by_version, kernel_name, split
+from flacheck.evidence.analysis.order import by_target, by_version, split
 from flacheck.evidence.analysis.standing import Standing
 from flacheck.evidence.analysis.standing_state import StandingState, add_shares
-from flacheck.evidence.answers import RankedRelease, best_answer, candidates
+from flacheck.evidence.answers import (
+    RankedRelease,
+    best_answer,
+    candidates,
+    look_at,
+    scan_command,
+)
 from flacheck.evidence.baseline.standings import signature_of
 from flacheck.evidence.measured.comparison import CardComparison, slow_operators, slow_points
 from flacheck.evidence.measured.results import MeasureDocument
@@ -383,9 +389,7 @@ def _answer(
     if not headers:
         text = f"nothing is published about {request.package} on these GPUs and releases"
         (first, *_) = gaps
-        release = split(first.toolchains[-1])[1]
-        command = f"flacheck scan --package {first.about} --triton {release}"
-        command += f" --target {first.target}"
+        command = scan_command(first.about, first.toolchains[-1], first.target)
         listed = Point(f"the project lists, and has not built, {_list_gaps(gaps)}")
         return make_answer(
             VerdictWord.UNKNOWN, text, (listed,), f"scan it here: {command}", (command,)
@@ -409,14 +413,11 @@ def _next_commands(request: KnownRequest, best: RankedRelease) -> Iterator[str]:
     """Yield the commands that look at the best release and its first failure."""
     target = best.targets[0]
     if "==" not in best.about:
-        yield f"flacheck scan {best.about} --toolchain {best.toolchain} --target {target}"
+        yield scan_command(best.about, best.toolchain, target)
         return
-    subject = f"--package {best.about} --target {target}"
-    for failure in best.failures[:1]:
-        yield f"flacheck explain {failure.code}"
-        if kernel_name(failure.kernel) != "__init__":
-            yield f"flacheck bisect {subject} --kernel {kernel_name(failure.kernel)}"
-    yield f"flacheck check {subject} --triton {split(best.toolchain)[1]}"
+    yield from look_at(best, best.failures)
+    release = split(best.toolchain)[1]
+    yield f"flacheck check --package {best.about} --target {target} --triton {release}"
 
 
 def _list_gaps(gaps: Sequence[KnownGap]) -> str:
