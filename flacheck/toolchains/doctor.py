@@ -106,9 +106,15 @@ def _kernel_cache() -> Check:
     existing = folder
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
-    ok = existing.is_dir() and os.access(existing, os.W_OK)
     remedy = "optional: set TRITON_CACHE_DIR to a folder that can be written"
-    return Check("Triton's cache", ok, str(folder), remedy, optional=True)
+    try:
+        # A right to write is not enough: to root every folder seems writable.
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        why = f"{folder}: {error.strerror}"
+        return Check("Triton's cache", False, why, remedy, optional=True)
+    return Check("Triton's cache", True, str(folder), remedy, optional=True)
 
 
 def _system() -> Check:

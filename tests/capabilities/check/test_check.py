@@ -157,6 +157,19 @@ def test_a_driver_older_than_the_build_of_torch_is_a_fault(site: Path, here: Pat
     assert not launcher.ok
 
 
+def test_a_cache_that_cannot_be_written_is_a_restriction(
+    site: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of the system's is tried, since root may write everywhere."""
+    _nvidia_smi(here, "NVIDIA H200, 580.159.04, 9.0")
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/proc/nowhere")
+    _install(site, "torch", "2.12.1", "triton==3.7.1")
+    _install(site, "triton", "3.7.1")
+    (cache,) = [each for each in flacheck.check().machine if each.name == "Triton's cache"]
+    assert not cache.ok
+    assert cache.detail.startswith("/proc/nowhere: ")
+
+
 def test_a_pin_of_the_project_that_excludes_the_installed_release_is_a_point(
     site: Path, here: Path
 ) -> None:
