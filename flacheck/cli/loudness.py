@@ -100,6 +100,9 @@ _FIRST_STEPS = {
     "gate": "reading pins, records and published results",
     "diff": "reading the results of both sides",
     "scan": "reading what to compile",
+    "autotune": "reading what to compile",
+    "bisect": "finding the cell and its releases",
+    "repro": "compiling the failing cell",
     "capture": "starting the program",
     "dtypes": "starting the program",
 }

@@ -114,12 +114,20 @@ def _notes(environment: Environment) -> list[Point]:
     return notes
 
 
+# The advice for a build, by words of its origin.
+_ADVICE = {
+    "NGC": "keep the container's Triton: pip would replace it by another build",
+    "without a GPU": "install torch's build for CUDA where you train",
+    "AMD": "results are of NVIDIA GPUs; flacheck scan --target gfx942 compiles for AMD",
+    "Intel": "flacheck compiles for NVIDIA and AMD alone",
+}
+
+
 def _advice(build: Build) -> str:
-    if build.name != "torch" and build.release is None:
-        return "results are of releases; flacheck scan --triton installed compiles with this build"
-    if build.origin.startswith("a build from NVIDIA"):
-        return "keep the container's Triton: pip would replace it by another build"
-    return ""
+    for word, advice in _ADVICE.items():
+        if word in build.origin:
+            return advice
+    return "results are of releases; flacheck scan --triton installed compiles with what is here"
 
 
 def describe(environment: Environment) -> str:
