@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from flacheck import rules
@@ -42,6 +42,8 @@ def judge(cell: Cell, attempt: Attempt) -> Record:
     if attempt.outcome is Outcome.FINISHED:
         return _record_finished(cell, attempt)
     findings = rules.classify(attempt)
+    if _has_right_binary(attempt, findings):
+        return _record_finished(cell, _as_finished(cell, attempt), findings)
     code = findings[0].code
     tolerated = attempt.tolerated and _has_choice(cell)
     if rules.RULES[code].effect == "unknown":
@@ -53,6 +55,21 @@ def judge(cell: Cell, attempt: Attempt) -> Record:
     # The API that the release lacks.
     facts = {name: attempt.facts[name] for name in ("api",) if name in attempt.facts}
     return with_facts(record, facts)
+
+
+def _has_right_binary(attempt: Attempt, findings: list[Finding]) -> bool:
+    """Return True for a compile that printed an error and ended with a binary that is right."""
+    pattern = rules.RULES[findings[0].code].right_binary
+    if pattern is None or attempt.exception or attempt.resources.registers is None:
+        return False
+    errors = [line for line in attempt.log.splitlines() if "error:" in line]
+    return all(pattern.search(line) for line in errors)
+
+
+def _as_finished(cell: Cell, attempt: Attempt) -> Attempt:
+    """Return an attempt with the last stage in place of the stage that printed an error."""
+    last_stage = {"cuda": "cubin", "hip": "hsaco"}[targets.find(cell.target).backend]
+    return replace(attempt, outcome=Outcome.FINISHED, stage=last_stage)
 
 
 def _own_words(finding: Finding) -> str:
@@ -75,7 +92,7 @@ def _has_choice(cell: Cell) -> bool:
     return cell.stage != "compile" or len(cell.configs) > 1 or cell.kernel.is_candidate
 
 
-def _record_finished(cell: Cell, attempt: Attempt) -> Record:
+def _record_finished(cell: Cell, attempt: Attempt, warnings: list[Finding] | None = None) -> Record:
     over = rules.over_limits(attempt.resources, targets.find(cell.target))
     if over:
         tolerated = _has_choice(cell)
@@ -84,7 +101,7 @@ def _record_finished(cell: Cell, attempt: Attempt) -> Record:
     if findings:
         return _record(cell, attempt, Verdict.FAILS, findings)
     reason = f"up to {cell.until}" if cell.until else None
-    return _record(cell, attempt, Verdict.COMPILES, reason=reason)
+    return _record(cell, attempt, Verdict.COMPILES, warnings, reason=reason)
 
 
 def _unfit(attempt: Attempt) -> str | None:
@@ -188,7 +205,7 @@ def _record(
 ) -> Record:
     stage = stage or attempt.stage
     code = signature = None
-    if findings:
+    if findings and verdict is not Verdict.COMPILES:
         code = findings[0].code
         signature = rules.signature(findings[0], stage)
         message = findings[0].message

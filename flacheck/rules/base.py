@@ -63,7 +63,8 @@ class Rule:
     `effect` is the verdict that follows from the finding: `fails`, `unknown`, `compiles` or
     `advisory`; `shows` is where the failure shows: in a `compile` without a GPU, only `partly`
     there, in a `run` on a GPU, or on this `machine`. `host_errors` are the machine's errors that
-    the rule names, as in `Attempt.host_error`.
+    the rule names, as in `Attempt.host_error`. `right_binary` matches messages of compiles that end
+    all the same with a right binary, as runs on a GPU showed.
     """
 
     code: str
@@ -89,6 +90,7 @@ class Rule:
     vendor: str = ""
     tool: str = ""
     variants: tuple[RuleVariant, ...] = ()
+    right_binary: re.Pattern[str] | None = None
 
     def search(self, log: str) -> re.Match[str] | None:
         """Return the match of the first pattern that matches; None if no pattern does."""
@@ -155,8 +157,9 @@ def _rule(entry: dict[str, Any]) -> Rule:
         patterns = [with_plain_quotes("".join(parts)) for parts in entry.get(name, ())]
         entry[name] = tuple(re.compile(pattern, re.MULTILINE) for pattern in patterns)
     entry["variants"] = tuple(map(_variant, entry.get("variants", ())))
-    if "context" in entry:
-        entry["context"] = re.compile(entry["context"])
+    for name in ("context", "right_binary"):
+        if name in entry:
+            entry[name] = re.compile(entry[name])
     return Rule(**entry)
 
 

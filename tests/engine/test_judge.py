@@ -49,6 +49,29 @@ def test_a_record_holds_of_a_finding_what_names_it() -> None:
     assert finding["code"] == "FC102"
 
 
+SCHEDULED = "k.py:210:15: error: operation scheduled before its operands\n"
+
+
+def test_an_error_before_a_right_binary_is_a_warning() -> None:
+    """The record compiles, with the finding; without a binary, or with an exception, it fails."""
+    ended = Attempt(
+        Outcome.RAISED, stage="ttgir", log=SCHEDULED, resources=Resources(registers=255)
+    )
+    record = judge(fake.cell("k"), ended)
+    assert (record.verdict, record.stage) == (Verdict.COMPILES, "cubin")
+    assert (record.code, record.signature, record.message) == (None, None, "")
+    assert [finding["code"] for finding in record.findings] == ["FC205"]
+    for other in (
+        replace(ended, resources=Resources()),
+        replace(ended, exception=("RuntimeError",)),
+        replace(ended, log="error: op pipeliner doesn't know how to predicate this op\n"),
+        replace(ended, log=SCHEDULED + "<inline asm>:1:1: error: invalid instruction\n"),
+    ):
+        assert (judge(fake.cell("k"), other).verdict) is Verdict.FAILS
+    large = replace(ended, resources=Resources(registers=255, shared=1 << 20))
+    assert judge(fake.cell("k"), large).code == "FC501"
+
+
 def test_a_known_failure_of_a_made_up_call_is_one() -> None:
     """A removed API and a failure after the front end count for a made-up call too."""
     removal = replace(ODD, log=REMOVAL, exception=("AttributeError",))
