@@ -25,7 +25,7 @@ _CONFIDENCES = ("certain", "likely", "possible")
 
 @dataclass(frozen=True)
 class RuleVariant:
-    """What a rule's texts are for one vendor, tool or system; an empty field fits any.
+    """The texts of a rule for one vendor, tool or system; an empty field fits any.
 
     `title`, `bad` and `good` are those of the rule unless they are given.
     """

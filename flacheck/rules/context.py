@@ -38,7 +38,7 @@ _SYSTEMS = {
 
 @dataclass(frozen=True)
 class LogContext:
-    """What a remedy must fit.
+    """The vendor, tool and system that a remedy must fit.
 
     `vendor` is nvidia, amd, intel or empty, `tool` is triton, nvcc, hipcc or inductor, `system` is
     linux, wsl or windows.

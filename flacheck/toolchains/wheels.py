@@ -86,7 +86,7 @@ class Offline(ToolchainError):
 
     @property
     def reason(self) -> str:
-        """The reason, the same for each distribution: many lines of a report would repeat it."""
+        """The reason; a report shows it once for all distributions."""
         if connections.is_offline():
             return "not in the cache, and --offline forbids an installation; leave --offline out"
         return "not in the cache, and no package index answers; check the network"

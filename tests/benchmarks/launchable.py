@@ -241,7 +241,7 @@ class Distribution:
         return sorted(kernels)
 
     def _launches_untold(self, module: Module, name: str) -> bool:
-        """Return whether a value that is passed around may be launched.
+        """Return True if a value that is stored or passed on may be launched.
 
         Whether this module, or one that it imports, launches something that is not a kernel's name.
         """

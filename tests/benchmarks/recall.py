@@ -9,8 +9,8 @@ names has the message that it prints. `--mended` asks for the newer release of a
 is right if the kernel compiles. `--narrow` selects the kernel, which is faster and less of a
 question. Each scan may take `--budget` seconds of CPU time, so that a busy machine changes nothing;
 downloads cost next to none. A scan that was cut short can show a report, but it proves nothing
-else. FOLDER keeps the answers and the records: a second run compiles only what is new. Of sealed
-reports only the number shown is printed, unless `--why`.
+else. FOLDER keeps the answers and the records: a second run compiles only what is new. For sealed
+reports only the number shown is printed; `--why` prints more.
 """
 
 from __future__ import annotations

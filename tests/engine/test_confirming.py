@@ -155,7 +155,7 @@ def test_an_unstable_cell_is_asked_again(tmp_path: Path, store: Store) -> None:
 
 
 def test_what_the_system_killed_for_want_of_memory_is_asked_again(store: Store) -> None:
-    """Such a cell runs again; a failure at the cell's own limit needs a higher limit."""
+    """A cell that the system killed runs again; one that met its own limit needs a higher limit."""
     cell = fake.cell("kernel")
     kill = Attempt(Outcome.OUT_OF_MEMORY, stage="lower", oom_killed=True)
     for attempt, is_reused in ((replace(kill, oom_killed=False), True), (kill, False)):

@@ -145,7 +145,7 @@ def test_a_fault_that_happens_once_is_forgotten(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_cell_that_kills_its_server_again_and_again_is_unknown() -> None:
-    """Such a cell is tried a limited number of times."""
+    """A cell that kills its server is tried a limited number of times."""
     names = ("SIGKILL", "SIGTERM", "SIGSEGV", "SIGABRT")
     for attempt in among_others(*(f"server {name}" for name in names)).values():
         assert attempt.outcome is Outcome.LOST

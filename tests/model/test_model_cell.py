@@ -82,7 +82,7 @@ def test_a_record_knows_its_key_where_nobody_knows_the_source() -> None:
 
 
 def test_an_alternative_is_a_cell_of_its_own_without_alternatives() -> None:
-    """An alternative has its constants and options, and no alternatives."""
+    """An alternative has its own constants and options, and no further alternatives."""
     launch = Launch({"x": {"dtype": "bf16", "align": 16}, "BK": {"constexpr": 64}})
     others = (
         Alternative({"BK": 32}, {"num_warps": 2}),

@@ -62,7 +62,7 @@ def test_a_digest_follows_what_a_kernel_uses() -> None:
 
 
 def test_a_digest_ignores_declarations_and_what_is_not_used() -> None:
-    """A launch has the values of its declarations, so the digest leaves them out."""
+    """Launches hold the declared values, so the digest leaves declarations out."""
     assert names_changed('OPERATOR = "sum"', 'OPERATOR = "product"') == set()
     assert names_changed('{"k": 1}', '{"k": 2}') == set()
     assert names_changed("import triton\n", "import triton\nNEW = 1\n") == set()

@@ -70,7 +70,7 @@ def test_a_runs_columns_are_text() -> None:
 
 
 def test_a_fault_of_another_kind_is_no_damage() -> None:
-    """Such an error is not turned into another one."""
+    """Ctrl-C while a row is read is not reported as damage of the store."""
     with pytest.raises(KeyboardInterrupt), form.check_row(Path("f"), "record", "k"):
         raise KeyboardInterrupt
 

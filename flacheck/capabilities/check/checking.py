@@ -28,7 +28,7 @@ from flacheck.toolchains.doctor import Check
 
 @dataclass(frozen=True)
 class PackageEvidence:
-    """What is on record about a package on the GPU.
+    """The evidence about a package on the GPU.
 
     `standings` are judged, of every release; `measured` are the comparisons of each release with
     another one.

@@ -63,7 +63,7 @@ class Build:
 
     @property
     def origin(self) -> str:
-        """What is known of a build that is not a release from the package index; else empty."""
+        """The origin of a build that is not a release from the package index; else empty."""
         local = self.version.partition("+")[2]
         if self.name != "torch":
             own = TRITON_BUILDS.get(self.name, "")
@@ -96,7 +96,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Environment:
-    """What is checked; `tritons` are all distributions that install the folder `triton`.
+    """The checked environment; `tritons` are all distributions that install the folder `triton`.
 
     `packages` are NAME==VERSION with kernels; `source` says where it was read. `contradictions`
     are pins of the project that exclude what is installed.

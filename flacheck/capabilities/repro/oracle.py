@@ -48,10 +48,10 @@ class Effort:
 class SameFailure:
     """The condition for the same failure.
 
-    A record of the failing release must have this verdict and, unless they are None, this signature
-    and this code, and take at least these seconds. `until` is the last stage that has to run to
-    detect the failure, here and on other releases; None means all stages. Other releases must be
-    `faster` by this factor; 0 ignores their time.
+    A record of the failing release must have `verdict`; `signature` and `code` must match unless
+    they are None, and the compile must take at least `seconds`. `until` is the last stage that has
+    to run to detect the failure, here and on other releases; None means all stages. Other releases
+    must be `faster` by this factor; 0 ignores their time.
     """
 
     verdict: Verdict = Verdict.FAILS

@@ -15,8 +15,8 @@ def iterate_alternatives(
 ) -> Iterator[str]:
     """Yield the other configurations of a cell's launch that are needed.
 
-    If the autotuner skips the cell's own, they are tried in order until one compiles. The last
-    lacks a record while its result is pending.
+    If the autotuner skips the cell's own, they are tried in order until one compiles; the last one
+    yielded may have no record yet.
     """
     first = records_by_key.get(key)
     if first is None or not is_skipped(first):

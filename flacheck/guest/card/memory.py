@@ -114,7 +114,7 @@ class Layout:
                 card.upload(address + start * width, content)
 
     def elements(self, content: bytes, number: int) -> bytes:
-        """Return the elements of a storage in the content of the whole block."""
+        """Return the part of a block's content that belongs to a storage."""
         size, _ = self.form_of(number)
         start, count = self.offsets[number], self.launch["storages"][number] // size
         return content[start : start + count * size]

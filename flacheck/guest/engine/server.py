@@ -103,7 +103,7 @@ class OwnMemory:
             self._reset = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
 
     def reset_peak(self) -> None:
-        """Forget the peak so far; where a sandbox refuses, the peak of the whole life remains."""
+        """Reset the peak of memory; a sandbox that refuses leaves the peak since the start."""
         with contextlib.suppress(OSError):
             os.write(self._reset, b"5")
 

@@ -117,7 +117,7 @@ def _entries(repository: Path, tree: str) -> Iterator[tuple[list[bytes], str]]:
 def read_range(folder: Path, text: str) -> CommitRange:
     """Return A of `A..B`, and the commits from there to B that change a folder.
 
-    Of a merge commit only the first parent is followed. Without B, the range ends with HEAD.
+    Only the first parent of a merge commit is followed. Without B, the range ends with HEAD.
 
     Raises:
         UsageError: If the folder is in no repository, git is not installed, a commit does not

@@ -91,7 +91,7 @@ class CaptureResult:
 
 @dataclass(frozen=True)
 class CaptureContent:
-    """What a guest wrote: its launches file and its report."""
+    """The files that a capture wrote: launches and report."""
 
     launches: bytes
     report: Json

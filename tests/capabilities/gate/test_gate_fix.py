@@ -150,7 +150,7 @@ def test_an_included_file_is_fixed_where_the_pin_is(
 def test_what_cannot_be_written_is_left_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pins with hashes and locks are left, with the reason."""
+    """Pins with hashes and lock files stay unchanged, and the reason is reported."""
     monkeypatch.chdir(tmp_path)
     for name, text in {
         "r.txt": "triton==3.3.0 --hash=sha256:aa\n",

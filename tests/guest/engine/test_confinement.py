@@ -92,7 +92,7 @@ def scratch(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("is_package", [False, True])
 def test_a_program_has_no_way_out_either(is_package: bool, bait: Bait, scratch: Path) -> None:
-    """The script of a repro may run Python and a shell, a package the system's programs."""
+    """A repro's script may run Python and a shell; a package may run the system's programs."""
     policy = policies.of_script([], str(scratch))
     if is_package:
         policy = policies.of_package([], str(scratch))
@@ -158,7 +158,7 @@ def test_a_policy_is_the_users_own_only_where_that_is_meant() -> None:
 
 
 def test_a_compiler_that_is_linked_is_found_where_it_lies(tmp_path: Path) -> None:
-    """A source build's package is a link in the cache, and its backends are links in that."""
+    """The cache links to the package of a source build, which links to its backends."""
     backend = tmp_path / "triton" / "third_party" / "nvidia"
     package = tmp_path / "triton" / "python" / "triton"
     cached = tmp_path / "cache" / "links" / "triton-3.9.0"

@@ -60,7 +60,7 @@ def test_a_module_by_its_old_name_makes_the_init_run(shop: Path) -> None:
 
 
 def test_a_package_is_imported_within_what_the_worker_says(shop: Path) -> None:
-    """Only the modules of this package are; a name is resolved when it is read."""
+    """The worker's context surrounds imports of this package only; names resolve when read."""
     (shop / "shop" / "ops.py").write_text("import sys\nPLAIN = sys.flag\n")
     around = """
 import contextlib, sys

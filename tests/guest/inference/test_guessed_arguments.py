@@ -220,7 +220,7 @@ def test_members_of_an_enumeration_are_worth_trying() -> None:
 def test_numbers_that_are_off_are_given(
     name: str, annotation: str, default: Any, value: list[Any]
 ) -> None:
-    """A fraction of another worth, and a number where a tensor would do as well."""
+    """A float gets another value, and a parameter that takes a tensor gets a number."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     number = inspect.Parameter(name, kind, annotation=annotation, default=default)
     assert other_numbers(number) == value

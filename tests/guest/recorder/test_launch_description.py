@@ -139,7 +139,7 @@ def test_a_folder_may_be_said_to_be_a_package(tmp_path: Path) -> None:
 
 
 def test_text_that_a_module_executes_belongs_to_its_package(tmp_path: Path) -> None:
-    """Such text has the name of no file."""
+    """Executed text has no file name, so the module names its package."""
     home = tmp_path / "ops.py"
     scope: dict[str, Any] = {"__name__": "tiny.ops", "__file__": str(home)}
     exec(compile("def kernel(): ...", "kernel_dispatcher.py", "exec"), scope)

@@ -93,7 +93,7 @@ class Kernel:
 
 
 def test_literals_defaults_and_shapes_are_values_of_a_launch(kernels: Any) -> None:
-    """What depends on unknown functions has no value; options depend on the head size."""
+    """An argument that needs an unknown function has no value; options depend on the head size."""
     sites = launch_sites.launch_sites(Kernel(kernels._attention), SIZES)
     lse = {"of": "float32", "shape": [4, 4]}
     constants = {"BLOCK_M": 128, "BLOCK_N": 32, "CAUSAL": False}

@@ -69,7 +69,7 @@ def test_targets_are_those_that_the_release_lists() -> None:
 
 
 def test_its_cells_have_a_standard_and_no_host_compiler() -> None:
-    """A host given for nvcc beside it is left out; a standard that it lacks is an error."""
+    """NVRTC ignores the host compiler that nvcc takes; a C++ standard that it lacks is an error."""
     family = toolchains.family_of("nvrtc==12.4.127")
     assert family.options({}) == {"std": "c++17"}
     assert family.options({"host": "g++", "std": "c++20"}) == {"std": "c++20"}
@@ -186,7 +186,7 @@ def test_a_failure_has_the_stage_of_the_program_that_says_it(
 def test_a_header_that_only_a_host_compiler_has_is_named(
     unit: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Such a header is not the unit's fault; a missing header of the project is."""
+    """A missing header of torch is not the unit's fault; one of the project is."""
     missing = 'fwd.cu(1): catastrophic error: cannot open source file "{}"\n'
     ask(unit, Answers((6, missing.format("torch/extension.h"))))
     assert "flacheck: the unit needs the header torch/extension.h" in capfd.readouterr().err

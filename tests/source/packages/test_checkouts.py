@@ -1,4 +1,4 @@
-"""A package's sources in a folder: what counts as a package, and what makes it another one."""
+"""Checkouts: which folders are packages, and which changes give them another version."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_what_is_selected_holds_for_the_alternatives() -> None:
 
 
 def test_a_configuration_that_tunes_other_constants_is_none() -> None:
-    """Such a configuration would leave part of the launch without a value."""
+    """A configuration of other constants would leave part of the launch without a value."""
     other = Launch(LAUNCH.args, (), (CONFIGS[0], {"kwargs": {"BV": 8}, "num_warps": 4}))
     (choice,) = choices(other, {"configs": ("usual",)}, {})
     assert choice.others == ()

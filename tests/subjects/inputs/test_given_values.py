@@ -41,7 +41,7 @@ def cells(tmp_path: Path, **chosen: tuple[str, ...]) -> list[Cell]:
 
 
 def test_macros_are_added_to_a_builds_own_and_replace_them(tmp_path: Path) -> None:
-    """Such a cell is marked, because the build does not compile it."""
+    """A cell with added macros is marked, because the build does not compile it."""
     cells_made = cells(tmp_path, defines=("HEAD_DIM=64", "HEAD_DIM=128"))
     args = [cell.launch.args for cell in cells_made if cell.launch]
     assert [(a["ELEMENT"]["constexpr"], a["HEAD_DIM"]["constexpr"]) for a in args] == [

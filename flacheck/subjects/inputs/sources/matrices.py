@@ -17,7 +17,7 @@ SUFFIXES = (".yaml", ".yml")
 
 
 def kernels(subject: Subject, selection: Selection) -> Kernels:
-    """Return a matrix's kernels with their launches, flacheck's own and its packages'."""
+    """Return the kernels of a matrix with their launches: flacheck's own and those of packages."""
     read = matrix.find(subject.matrix or DEFAULT_MATRIX)
     if selection.ops:
         raise EmptySelection(

@@ -61,5 +61,5 @@ def test_a_value_with_two_types_has_none() -> None:
 
 @pytest.mark.parametrize("reply", [None, 1, [["Name"]], [[["Name", 2, 4, 2, 5], {"kind": 1}]]])
 def test_a_malformed_reply_has_no_types(reply: object) -> None:
-    """What a worker returns is checked, since a kernel's source can change it."""
+    """The worker's reply is checked, since a kernel's source can change it."""
     assert read_types(specimen(SCALAR_STORE, x=POINTER).function, reply) == {}

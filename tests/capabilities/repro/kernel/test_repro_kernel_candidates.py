@@ -18,7 +18,7 @@ BODIES = st.lists(
 
 @given(BODIES, BODIES)
 def test_the_order_is_total(first_body: list[str], second_body: list[str]) -> None:
-    """Of two different specimens one is better, and none is better than itself."""
+    """One of two different specimens is better, and no specimen is better than itself."""
     first, second = (
         specimen("\n".join(body) or "pass", x=POINTER) for body in (first_body, second_body)
     )

@@ -74,7 +74,7 @@ def test_a_packages_kernels_are_loaded_from_it() -> None:
 
 
 def test_a_matrix_with_launches_leaves_the_corpus_out_unless_it_names_it() -> None:
-    """Such a matrix contains only its own launches."""
+    """A matrix that declares launches contains only those."""
     launches = {"shop.ops:k": (DeclaredLaunch(Launch({"x": TENSOR})),)}
     packages = {SPEC: package()}
     alone = Matrix("m", "m", (), (SPEC,), launches)
