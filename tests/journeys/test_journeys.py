@@ -181,7 +181,8 @@ def test_the_first_lines_answer(name: str, tmp_path: Path) -> None:
             lines = [_timeless(line, triton) for line in lines]
         transcript += [f"$ {command}", *lines[:2]]
         is_for_terminal = not re.search("--(format|emit|report)|^head", command)
-        assert not is_for_terminal or max(map(len, lines), default=0) <= WIDTH
+        # A patch further below keeps its lines.
+        assert not is_for_terminal or max(map(len, lines[:SCREEN]), default=0) <= WIDTH
         assert len(" ".join(lines[:SCREEN]).split()) <= MOST_WORDS
     golden = GOLDEN / f"{name}.txt"
     text = "\n".join([*transcript, ""])

@@ -101,8 +101,12 @@ def _sentence(judged: JudgedEnvironment) -> tuple[VerdictWord, str]:
         about = ", ".join(some([each.about for each in judged.judged if each.deciding], 2))
         return VerdictWord.NO, f"under {judged.place} {number}: {about}"
     restriction = _restriction(judged)
-    if not judged.packages and environment.torch and environment.triton:
-        text = f"{where} belong together; no installed package has kernels"
+    is_pair = environment.torch is not None and environment.triton is not None
+    # Builds of CPUs, of NGC and of one's own name no Triton in their metadata.
+    is_known = environment.torch is not None and environment.torch.requires
+    together = "belong together" if is_known else "do not contradict each other"
+    if not judged.packages and is_pair:
+        text = f"{where} {together}; no installed package has kernels"
     elif not judged.judged:
         if environment.target is None and judged.packages:
             return VerdictWord.UNKNOWN, f"no GPU was found here, and {names} depends on it"
@@ -110,8 +114,7 @@ def _sentence(judged: JudgedEnvironment) -> tuple[VerdictWord, str]:
             return VerdictWord.UNKNOWN, f"no installed package has kernels ({where})"
         return VerdictWord.UNKNOWN, f"nothing is on record about {names} under {judged.place}"
     else:
-        is_pair = environment.torch and environment.triton
-        belong = "belong together and compile" if is_pair else "compiles"
+        belong = f"{together} and compile" if is_pair else "compiles"
         text = f"{where} {belong} {names} on {environment.target}"
     if restriction:
         return VerdictWord.YES_BUT, f"{restriction}: {text}"

@@ -225,6 +225,27 @@ def test_a_failure_that_models_do_not_meet_has_the_exit_code_of_a_gate(site: Pat
     assert checked.exit_code() is gate.exit_code() is Exit.FINDINGS
 
 
+@pytest.mark.parametrize(
+    ("builds", "answer"),
+    [
+        (
+            {"torch": "2.10.0a0+b4e4ee81d3.nv25.12", "triton": "3.5.0+gitf4e7c1c"},
+            "Yes: torch 2.10.0a0+b4e4ee81d3.nv25.12 and triton 3.5.0+gitf4e7c1c do not contradict "
+            "each other; no installed package has kernels",
+        ),
+        ({"triton": "3.9.0"}, "Not known: no installed package has kernels (triton 3.9.0)"),
+        ({}, "Not known: no installed package has kernels (no torch and no Triton)"),
+    ],
+)
+def test_a_pair_without_a_requirement_is_not_said_to_belong_together(
+    site: Path, builds: dict[str, str], answer: str
+) -> None:
+    """NVIDIA's containers and builds of one's own name no Triton."""
+    for name, version in builds.items():
+        _install(site, name, version)
+    assert flacheck.check(target="h100").answer == answer
+
+
 def test_without_a_gpu_nothing_is_known_of_a_package(site: Path) -> None:
     """The answer names the missing GPU, not missing results."""
     result = flacheck.check(package=f"{FLA}==0.6.0", triton="3.9.0")
