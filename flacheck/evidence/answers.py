@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from flacheck.evidence.analysis.judgement import package_failures
 from flacheck.evidence.analysis.known_good import group_by_key
 from flacheck.evidence.analysis.order import (
     by_target,
@@ -258,7 +259,9 @@ def best_answer(
     else:
         words = VerdictWord.YES
         number = "1 kernel compiles" if best.kernels.of == 1 else f"{best.kernels} kernels compile"
-        text = f"{subject} compiles under {best.label}: {number}, none fails"
+        everywhere = {each.kernel for each in package_failures(best.standings)}
+        others = f"{len(everywhere)} under no release" if everywhere else "none fails"
+        text = f"{subject} compiles under {best.label}: {number}, {others}"
         if best.failures:
             words = VerdictWord.YES_BUT
             verb = "fails" if failing == 1 else "fail"

@@ -10,6 +10,7 @@ import pytest
 from flacheck.evidence.analysis.judgement import judge, package_failures
 from flacheck.evidence.analysis.standing import Standing
 from flacheck.evidence.analysis.standing_state import StandingState
+from flacheck.evidence.answers import run_answer
 from flacheck.model import Record
 from tests.made_records import PACKAGE, failure, record, unknown, whole
 
@@ -117,6 +118,8 @@ def test_a_failure_that_every_release_shares_is_the_packages() -> None:
         "targets": ["sm90"],
     }
     assert all(standing.failing == () for standing in outcome)
+    sentence = run_answer(outcome, {}).answer
+    assert "1 of 2 kernels compile, 1 under no release" in " ".join(sentence.split())
 
 
 @pytest.mark.parametrize("code", ["FC111", "FC501", "FC302"])
