@@ -236,7 +236,7 @@ def workflow() -> dict[str, Any]:
 def test_the_readmes_workflow_is_whole() -> None:
     """Each job installs flacheck before it runs it."""
     content = workflow()
-    assert set(content) == {"name", "on", "env", "jobs"}
+    assert set(content) == {"name", "on", "permissions", "jobs"}
     for job in content["jobs"].values():
         assert job["runs-on"] == "ubuntu-latest"
         steps = [step.get("uses") or step["run"] for step in job["steps"]]
