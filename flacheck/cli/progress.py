@@ -171,19 +171,22 @@ class _Bar:
         # Imported here: rich takes longer to import than most commands take.
         from rich import progress as bars
         from rich.console import Console
+        from rich.table import Column
 
         self._pace = pace
         columns: tuple[Any, ...] = (
             bars.SpinnerColumn(),
             bars.TextColumn("{task.description}"),
-            bars.BarColumn(),
+            # The bar takes what the numbers leave of the line.
+            bars.BarColumn(bar_width=None, table_column=Column(ratio=1)),
             bars.TaskProgressColumn(),
             bars.MofNCompleteColumn(),
             bars.TextColumn("{task.fields[rate]}"),
-            bars.TimeElapsedColumn(),
             bars.TextColumn("{task.fields[left]}"),
         )
-        self._progress = bars.Progress(*columns, console=Console(stderr=True), transient=True)
+        self._progress = bars.Progress(
+            *columns, console=Console(stderr=True), transient=True, expand=True
+        )
         self._task = self._progress.add_task("compiling", total=pace.total, rate="", left="")
         self._progress.start()
 
