@@ -28,10 +28,12 @@ def put_on_path(folder: Path) -> str:
 
 
 def distribution(folder: Path, name: str, version: str, requires: tuple[str, ...] = ()) -> None:
-    """A distribution as an installer leaves it: one module, a library and a true RECORD."""
+    """A distribution as an installer leaves it: a module, a library, a script and a true RECORD."""
     files = {
         f"{name}/__init__.py": f"__version__ = '{version}'\n",
         f"{name}/_C/libtriton.so": f"elf {version}",
+        # A script begins with the installer's own Python.
+        f"bin/{name}": f"#!{folder}/python\n",
     }
     info = f"{name}-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {r}\n" for r in requires)

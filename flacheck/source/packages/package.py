@@ -363,5 +363,5 @@ def _files(distribution: importlib.metadata.Distribution) -> dict[str, str]:
     Bytecode, metadata and scripts are left out, because installers write them.
     """
     hashes = identity.record_hashes(distribution.read_text("RECORD") or "")
-    by_installer = re.compile(r"^\.\.|\.dist-info/|__pycache__/")
+    by_installer = re.compile(r"^\.\.|^bin/|\.dist-info/|__pycache__/")
     return {name: value for name, value in hashes.items() if not by_installer.search(name)}

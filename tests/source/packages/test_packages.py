@@ -53,6 +53,15 @@ def test_the_digest_covers_the_package_and_what_it_pins(fake: Path) -> None:
     assert provide_package("fake-package==1.3").digest != first.digest
 
 
+def test_the_digest_is_that_of_another_machine(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves out scripts, into which the installer writes the path of its own Python."""
+    first = provide_package("fake-package==1.2")
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(fake / "elsewhere"))
+    second = provide_package("fake-package==1.2")
+    assert second.path != first.path
+    assert second.digest == first.digest
+
+
 def test_own_modules_have_bytecode(fake: Path) -> None:
     """Captures can only read the folder, so they would compile the modules each time."""
     path = Path(provide_package("fake-package==1.2").path)
