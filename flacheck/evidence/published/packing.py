@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,6 +47,8 @@ from flacheck.model.coverage import PackageCoverage
 from flacheck.model.kernel import Unrecorded
 from flacheck.source.python_versions import PythonVersions
 
+# The field of a number that JSON cannot hold.
+_NOT_FINITE = "not_finite"
 # Hexadecimal digits of the digest of all keys.
 _DIGITS = 32
 
@@ -193,7 +196,7 @@ def _pack_body(keys: KeySet, records: Sequence[Record], facts: SubjectFacts) -> 
     for record in records:
         launch = None
         if record.launch is not None:
-            launch = launches.add(record.launch.to_json())
+            launch = launches.add(_pack_launch(record.launch))
         others = keys.alternatives.get(record.key, ())
         cells.append(
             PackedCell(
@@ -257,6 +260,25 @@ def _pack_kernel(kernel: Kernel) -> PackedKernel:
     return PackedKernel(*own, kernel.operator, kernel.form)
 
 
+def _pack_launch(launch: Launch) -> Json:
+    """Return a launch with names for infinities, which JSON lacks."""
+    packed = launch.to_json()
+    for name, value in launch.args.items():
+        for kind, number in (value or {}).items():
+            if isinstance(number, float) and not math.isfinite(number):
+                packed["args"][name] = {kind: {_NOT_FINITE: repr(number)}}
+    return packed
+
+
+def _unpack_launch(packed: Json) -> Launch:
+    args = dict(packed["args"])
+    for name, value in packed["args"].items():
+        for kind, number in (value or {}).items():
+            if isinstance(number, dict) and _NOT_FINITE in number:
+                args[name] = {kind: float(number[_NOT_FINITE])}
+    return Launch.from_json({**packed, "args": args})
+
+
 def _pack_outcome(record: Record) -> PackedOutcome:
     return PackedOutcome(
         record.verdict.value,
@@ -318,7 +340,7 @@ def _unpack_records(header: Header, body: Body) -> list[Record]:
     kernels = []
     for is_made_up in (False, True):
         kernels.append([_unpack_kernel(each, is_made_up) for each in body.kernels])
-    launches = [Launch.from_json(each) for each in body.launches]
+    launches = [_unpack_launch(each) for each in body.launches]
     return [_record(header, body, cell, kernels, launches) for cell in body.cells]
 
 

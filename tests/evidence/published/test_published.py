@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,19 @@ def with_own_keys(records: list[Record]) -> list[Record]:
 
 def _key(each: Record) -> str:
     return dataclasses.replace(each.cell).key
+
+
+def test_an_infinite_argument_survives() -> None:
+    """JSON has no infinity; without it the cell would have another key."""
+    plain = record()
+    assert plain.launch is not None
+    args = {**plain.launch.args, "most": {"float": math.inf}}
+    cell = dataclasses.replace(plain.cell, launch=dataclasses.replace(plain.launch, args=args))
+    packed = pack_records(with_own_keys([dataclasses.replace(plain, cell=cell)]))
+    content = encode(*packed)
+    place = unpack(decode_header(content, "it"), decode_body(content, "it"))
+    assert place is not None
+    assert place.records[0].launch == cell.launch
 
 
 def pack_records(
