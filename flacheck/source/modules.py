@@ -231,26 +231,34 @@ def _kernels(root: Path, module: str, name: str, seen: set[tuple[str, str]]) -> 
 
     Imports and assignments are followed. `seen` are the names that were followed before.
     """
-    if (module, name) in seen:
-        return
-    seen.add((module, name))
-    here = read(root, module)
-    if name in here.kernels:
-        yield f"{module}:{name}"
-        return
+    # A package may have chains of more names than Python has levels of recursion.
+    waiting = [(module, name)]
+    while waiting:
+        module, name = waiting.pop()
+        if (module, name) in seen:
+            continue
+        seen.add((module, name))
+        here = read(root, module)
+        if name in here.kernels:
+            yield f"{module}:{name}"
+        else:
+            waiting += reversed(list(_referents(here, module, name)))
+
+
+def _referents(here: PackageModule, module: str, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the module and the name of each thing that a dotted name in a module may refer to."""
     head, _, rest = name.partition(".")
     for target in here.imports.get(head, ()):
         if not rest and target.name:
             # An import without a name is a module, which cannot be launched.
-            yield from _kernels(root, target.module, target.name, seen)
+            yield target.module, target.name
         elif rest:
-            source = ".".join(filter(None, (target.module, target.name)))
-            yield from _kernels(root, source, rest, seen)
+            yield ".".join(filter(None, (target.module, target.name))), rest
     # `self.kernel` is bound by an assignment to an attribute of that name, and what `TABLE.get`
     # returns is among the values of `TABLE`.
     for part in dict.fromkeys((name.rpartition(".")[2], head)):
         for value in here.aliases.get(part, ()):
-            yield from _kernels(root, module, value, seen)
+            yield module, value
 
 
 def _imports(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[tuple[str, Import]]:

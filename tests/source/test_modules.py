@@ -354,3 +354,12 @@ def test_released_packages_count_closures_and_branches(
     subprocess.run([*install, str(tmp_path), package], check=True)
     names = {name.removeprefix(f"{module}.") for name in launchable(tmp_path, module)}
     assert kernels <= names
+
+
+def test_a_chain_of_names_may_be_longer_than_the_recursion_limit(tmp_path: Path) -> None:
+    """A kernel behind thousands of assignments is found."""
+    links = [f"name{number} = name{number - 1}" for number in range(1, 3_000)]
+    text = ["import triton", "@triton.jit", "def kernel(x): ...", "name0 = kernel", *links]
+    text += ["def host(x):", "    name2999[(1,)](x)"]
+    write_module(tmp_path, "pkg/__init__.py", "\n".join(text))
+    assert launchable(tmp_path, "pkg") == {"pkg:kernel": ("pkg:host",)}
