@@ -100,7 +100,12 @@ def _merge(group: Sequence[Standing], beside: Sequence[Standing]) -> Standing:
     package_keys = set(decisive.package_keys)
     sources = dict.fromkeys(decisive.sources)
     for other in others:
-        new = _missing_failures((*decisive.blocking, *added), other, decisive)
+        there = replace(
+            decisive,
+            further_cells=(*decisive.further_cells, *added),
+            package_keys=frozenset(package_keys),
+        )
+        new = _missing_failures(there, other)
         if new:
             added += new
             package_keys |= other.package_keys
@@ -121,27 +126,30 @@ def _weight(standing: Standing) -> tuple[bool, int]:
     return is_open, WIDEST.index(_configs(standing))
 
 
-def _missing_failures(
-    there: Sequence[ObservedCell], other: Standing, decisive: Standing
-) -> list[ObservedCell]:
+def _missing_failures(there: Standing, other: Standing) -> list[ObservedCell]:
     """Return the failures that only the other standing has.
 
     Cells that the deciding question answered are left out: its records come first.
     """
-    keys = {cell.key for cell in (*decisive.cells, *decisive.untested_cells, *there)}
+    keys = {cell.key for cell in (*there.cells, *there.untested_cells, *there.blocking)}
     failures = [cell for cell in other.blocking if cell.key not in keys]
     if other.stored_shares is None:
         return failures
-    # A baseline or the header of a file holds counts, and its cells have keys of their own.
-    counts = Counter((cell.kernel, cell.signature) for cell in there)
+    # A baseline or the header of a file holds counts, and its cells have keys of their own. A
+    # failure of the release is another than one that all releases have.
+    counts = Counter(_identity(cell, there) for cell in there.blocking)
     missing = []
     for cell in failures:
-        identity = (cell.kernel, cell.signature)
+        identity = _identity(cell, other)
         if counts[identity]:
             counts[identity] -= 1
         else:
             missing.append(cell)
     return missing
+
+
+def _identity(cell: ObservedCell, standing: Standing) -> tuple[str, str | None, bool]:
+    return cell.kernel, cell.signature, cell.key in standing.package_keys
 
 
 def _mark_package_failures(standings: Sequence[Standing]) -> list[Standing]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import flacheck
@@ -85,11 +85,21 @@ def _write(folder: Path, evidence: Evidence) -> None:
     write_manifest(folder, combinations)
 
 
+# A published failure beside one of the user's own scan, which every release has in common.
+SHARED: Evidence = {
+    ("usual", "3.5.1"): ("compiles", "FC111"),
+    ("own scan", "3.4.0"): ("compiles", "FC111"),
+    ("own scan", "3.5.1"): ("unknown", "FC111"),
+}
+
+
 @settings(
     max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+@example(SHARED)
+@example({**SHARED, ("edges", "3.5.1"): ("compiles", "compiles")})
 @given(EVIDENCE)
 def test_commands_agree_on_every_evidence(evidence: Evidence) -> None:
     """`known`, `gate`, `report` and `diff` agree on verdicts, pins and exit codes."""
