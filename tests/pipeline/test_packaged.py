@@ -55,9 +55,9 @@ def test_an_import_that_dies_is_said_as_such_and_the_rest_is_compiled(tmp_path: 
     out = json.loads((tmp_path / "out.json").read_text())
     assert {r["how"] for r in out["records"]} == {"import"}
     imports = {r["kernel"]: r for r in out["records"] if r["stage"] == "import"}
-    assert imports["fla.ops:__init__"]["code"] == "FC603"
-    assert imports["fla.ops:__init__"]["stage"] == "import"
-    assert "BT" in imports["fla.ops:__init__"]["findings"][0]["facts"]["names"]
+    assert imports["fla.layers:__init__"]["code"] == "FC603"
+    assert imports["fla.layers:__init__"]["stage"] == "import"
+    assert "BT" in imports["fla.layers:__init__"]["findings"][0]["facts"]["names"]
     kernels = [r for r in out["records"] if r["stage"] != "import"]
     assert kernels
     assert {(r["verdict"], r["code"], r["dtype"]) for r in kernels} == {("fails", "FC101", "bf16")}
