@@ -79,7 +79,9 @@ def init(*, on_event: OnEvent | None = None, **options: Unpack[InitOptions]) -> 
 
 def _write_baseline(choices: Choices, options: InitOptions, on_event: OnEvent | None) -> None:
     """Compile the project's kernels, and accept the failures that they have now."""
-    BASELINE.unlink(missing_ok=True)
+    # An interrupted scan leaves the old baseline as it was.
+    new = BASELINE.with_suffix(".new")
+    new.unlink(missing_ok=True)
     scan(
         package=choices.package,
         target=choices.targets,
@@ -87,12 +89,13 @@ def _write_baseline(choices: Choices, options: InitOptions, on_event: OnEvent | 
         configs="usual",
         jobs=options["jobs"],
         store=options["store"],
-        write_baseline=BASELINE,
+        write_baseline=new,
         on_event=on_event,
     )
     # The store is not committed.
     write(["*\n"], Path(options["store"]) / ".gitignore")
-    _judge(choices, options, BASELINE)
+    _judge(choices, options, new)
+    new.replace(BASELINE)
 
 
 def _judge(choices: Choices, options: InitOptions, write_baseline: Path | None) -> Gate:

@@ -93,8 +93,25 @@ def test_the_workflow_gates_and_scans(project: Path, uncompiled: list[dict[str, 
     (arguments,) = uncompiled
     assert (arguments["package"], arguments["target"]) == (".", ("sm90",))
     assert f"--triton '{arguments['triton']}'" in commands[1]
-    assert f"--baseline {arguments['write_baseline']}" in commands[1]
+    assert "--baseline .flacheck-baseline.json" in commands[1]
+    assert (project / ".flacheck-baseline.json").is_file()
     assert (project / ".flacheck" / ".gitignore").read_text() == "*\n"
+
+
+def test_an_interrupted_scan_leaves_the_old_baseline(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The accepted failures of a project are not lost with --force."""
+    baseline = project / ".flacheck-baseline.json"
+    baseline.write_text("accepted")
+
+    def interrupt(**_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("flacheck.api.init.scan", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        flacheck.init(target="h100", force=True)
+    assert baseline.read_text() == "accepted"
 
 
 def test_the_guide_shows_the_workflow(tmp_path: Path) -> None:
