@@ -182,13 +182,7 @@ class _Capture:
         real_sizes = RealSizes(sizes, bool(config.get("kernels")))
         # The arguments of functions whose modules no program can import are guesses.
         guessed_modules = frozenset(failures)
-        caller = Caller(
-            shapes,
-            recipe,
-            self._recorder,
-            self._trust,
-            guessed_modules,
-        )
+        caller = Caller(shapes, recipe, self._recorder, self._trust, guessed_modules)
         search = OperatorSearch(
             operators,
             caller,
