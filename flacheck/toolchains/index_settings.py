@@ -20,6 +20,8 @@ _PATHS = """
 PIP_FIND_LINKS UV_FIND_LINKS PIP_CONFIG_FILE UV_CONFIG_FILE PIP_CERT PIP_CLIENT_CERT SSL_CERT_FILE
 SSL_CLIENT_CERT REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NETRC
 """.split()
+# Beside its own variables, these decide which settings pip reads.
+_PLACES_OF_SETTINGS = ("HOME", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "VIRTUAL_ENV")
 # Limits of an installer whose user has set none: a dead host must not hold up a scan for minutes.
 _PATIENCE = {
     "PIP_RETRIES": "1",
@@ -37,7 +39,7 @@ def variables(pip: Sequence[str]) -> dict[str, str]:
 
     `pip` is the start of pip's command line. Without an index, pip reads local folders alone.
     """
-    options = pip_options(tuple(pip))
+    options = pip_options(pip)
     limits = {name: value for name, value in _PATIENCE.items() if name not in os.environ}
     settings = {**limits, **for_uv(options, os.environ), **for_pip(options, os.environ)}
     if connections.has_no_index():
@@ -114,9 +116,19 @@ def with_absolute_paths(environment: Mapping[str, str]) -> dict[str, str]:
     return {**environment, **changed}
 
 
-@lru_cache
-def pip_options(pip: tuple[str, ...]) -> Mapping[str, str]:
+def pip_options(pip: Sequence[str]) -> Mapping[str, str]:
     """Return the options of `pip install` that a file or a variable sets, by long name."""
+    environment = with_absolute_paths(os.environ)
+    decisive = {
+        name: value
+        for name, value in environment.items()
+        if name.startswith("PIP_") or name in _PLACES_OF_SETTINGS
+    }
+    return _pip_options(tuple(pip), tuple(sorted(decisive.items())))
+
+
+@lru_cache
+def _pip_options(pip: tuple[str, ...], decisive: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     try:
         result = subprocess.run(
             [*pip, "config", "list"],
@@ -125,7 +137,7 @@ def pip_options(pip: tuple[str, ...]) -> Mapping[str, str]:
             text=True,
             timeout=_PIP_TIMEOUT,
             cwd=NEUTRAL_FOLDER,
-            env=with_absolute_paths(os.environ),
+            env={**os.environ, **dict(decisive)},
         )
     except (OSError, subprocess.SubprocessError):
         return {}

@@ -79,11 +79,16 @@ def test_uv_receives_the_index_of_pip(tmp_path: Path) -> None:
 def test_offline_pip_reads_local_folders_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page of links on another machine is left out."""
     monkeypatch.setenv("PIP_FIND_LINKS", "https://a.example/links /srv/wheels")
-    index_settings.pip_options.cache_clear()
     with connections.of_indexes(offline=True):
         variables = index_settings.variables(PIP)
     assert (variables["PIP_NO_INDEX"], variables["PIP_FIND_LINKS"]) == ("1", "/srv/wheels")
-    index_settings.pip_options.cache_clear()
+
+
+def test_pips_settings_follow_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that changes its variables between two calls installs from the new index."""
+    for url in ("https://a.example/simple", "https://b.example/simple"):
+        monkeypatch.setenv("PIP_INDEX_URL", url)
+        assert index_settings.pip_options(PIP)["index-url"] == url
 
 
 def make_wheel(name: str) -> bytes:
@@ -126,7 +131,6 @@ def test_an_installation_reads_the_index_of_pip(
         server.pages["/toy-1.0-py3-none-any.whl"] = Page(content, "application/zip")
         text = f"[global]\nindex-url = {server.url}\nextra-index-url =\nfind-links =\n"
         (tmp_path / "pip.conf").write_text(text)
-        index_settings.pip_options.cache_clear()
         for digest, is_right in (("0" * 64, False), (hashlib.sha256(content).hexdigest(), True)):
             server.lists("toy", "toy-1.0-py3-none-any.whl", hashes={"sha256": digest})
             if not is_right:
@@ -136,4 +140,3 @@ def test_an_installation_reads_the_index_of_pip(
                 continue
             manifest = wheels.install(["toy"], tmp_path / "into", what="toy 1.0")
             assert (manifest["installer"], manifest["contains"]) == (name, {"toy": "1.0"})
-    index_settings.pip_options.cache_clear()

@@ -70,12 +70,10 @@ def test_pip_imports_no_module_of_the_current_folder(
 ) -> None:
     """A checkout with a `pip.py` would run with the user's rights."""
     monkeypatch.setenv("PIP_INDEX_URL", "https://index.example/simple")
-    index_settings.pip_options.cache_clear()
     command = [sys.executable, "-m", "pip"]
     status, output = wheels.run([*command, "--version"], "nothing")
     assert (status, output.startswith("pip ")) == (0, True), output
-    options = index_settings.pip_options(tuple(command))
-    index_settings.pip_options.cache_clear()
+    options = index_settings.pip_options(command)
     assert options["index-url"] == "https://index.example/simple"
     assert not (checkout / "run").exists()
 
