@@ -24,7 +24,7 @@ from flacheck.evidence.analysis.order import (
 from flacheck.evidence.analysis.standing import Standing
 from flacheck.evidence.analysis.standing_state import Share, StandingState
 from flacheck.evidence.analysis.weight import Reach, WeighedFailure, weigh
-from flacheck.model.answer import Answer, Point, VerdictWord, make_answer
+from flacheck.model.answer import MOST_WORDS, Answer, Point, VerdictWord, make_answer
 from flacheck.rules import RULES
 from flacheck.tables import advisories
 from flacheck.tables.advisories import Advisory, Effect
@@ -251,7 +251,9 @@ def best_answer(
         words = VerdictWord.YES_BUT
         names = dict.fromkeys(each.name for each in best.deciding or best.restrictions)
         text = f"not {', '.join(some(list(names), 1))}: {best.label} is the best release for "
-        text += f"{subject}; {number}"
+        text += subject
+        if len(f"{words.value} {text}; {number}".split()) <= MOST_WORDS:
+            text += f"; {number}"
     elif best.advisories:
         words = VerdictWord.YES_BUT
         text = f"with {count_noun(len(best.advisories), 'advisory', 'advisories')}: "
