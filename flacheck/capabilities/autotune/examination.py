@@ -155,7 +155,7 @@ def judge_trials(
                 open_store,
                 RunOptions(jobs=options.jobs),
                 budget=budget,
-                extra_records=records,
+                extra_records=records.values(),
             )
 
     return with_fallbacks(pairs, search)

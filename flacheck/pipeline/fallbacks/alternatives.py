@@ -10,8 +10,7 @@ from flacheck.evidence.analysis.known_good import group_by_key
 from flacheck.evidence.analysis.launch_evidence import compile_all, find_blocking_failures
 from flacheck.evidence.analysis.observation import ObservedCell
 from flacheck.model import canonical
-from flacheck.pipeline.fallbacks.points import Points
-from flacheck.pipeline.fallbacks.ranking import Use, named_values, order, rank, steps
+from flacheck.pipeline.fallbacks.ranking import Use, named_values, order, position, rank, steps
 
 # Fallbacks shown for one failing cell; the rest is further away.
 _LIMIT = 5
@@ -97,6 +96,46 @@ class _Neighbours:
             return len(use), _width(use["dtype"]), rank(cell.settings, use)
 
         return sorted(uses, key=order_of)[:1]
+
+
+class Points:
+    """The distinct settings of one launch that compile."""
+
+    def __init__(self, settings: Iterable[Mapping[str, Any]]) -> None:
+        compiling = list(settings)
+        names: set[str] = set()
+        for point in compiling:
+            names.update(point)
+        self._names = sorted(names, key=position)
+        self._points = set(map(self._point, compiling))
+
+    def _point(self, settings: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(settings.get(name) for name in self._names)
+
+    def nearest(self, failing: Mapping[str, Any]) -> list[Use]:
+        """Return the nearest change for each set of names that may change, nearest first.
+
+        The result is also empty if only the failing settings themselves compile.
+        """
+        here = self._point(failing)
+        surplus = sorted(failing.keys() - set(self._names), key=position)
+        uses: dict[tuple[str, ...], list[Use]] = {}
+        for there in self._points:
+            use: Use = {}
+            for name, before, value in zip(self._names, here, there, strict=True):
+                if before != value:
+                    use[name] = value
+            use.update(dict.fromkeys(surplus))
+            if use:
+                uses.setdefault(tuple(use), []).append(use)
+
+        def order_of(use: Use) -> tuple[Any, ...]:
+            return rank(failing, use)
+
+        return sorted((min(alike, key=order_of) for alike in uses.values()), key=order_of)
+
+    def __contains__(self, settings: Mapping[str, Any]) -> bool:
+        return self._point(settings) in self._points and settings.keys() <= set(self._names)
 
 
 class Alternatives:

@@ -10,10 +10,9 @@ another release.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from flacheck.engine.loop import Loop, Sink
+from flacheck.engine.loop import Loop
 from flacheck.evidence.analysis.fallbacks import Fallback
 from flacheck.evidence.analysis.known_good import group_by_key
 from flacheck.evidence.analysis.order import by_version, split
@@ -32,7 +31,7 @@ from flacheck.pipeline.fallbacks.others import Others
 from flacheck.pipeline.fallbacks.ranking import order
 from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.plan import Plan
-from flacheck.pipeline.run import ActiveRun, open_run
+from flacheck.pipeline.run import open_run
 from flacheck.store import Store
 from flacheck.toolchains import Resolver, installed_toolchains, triton_releases
 from flacheck.toolchains.base import Choice
@@ -54,7 +53,7 @@ def search_with_workers(
     options: RunOptions,
     *,
     budget: int = BUDGET,
-    extra_records: Mapping[str, Record] | None = None,
+    extra_records: Iterable[Record] = (),
     scan: str | None = None,
 ) -> list[Fallback]:
     """Return the fallbacks of a run's failures, each compiled in workers of its own.
@@ -63,7 +62,12 @@ def search_with_workers(
     they belong to. The search may use `extra_records` beside the store's.
     """
     plan = replace(plan, choices={**_cached_choices(), **plan.choices})
-    with searching(plan, store, options, extra_records) as (oracle, active):
+    candidates_plan = replace(plan, cells=(), purpose=Purpose.FALLBACKS)
+    candidate_options = replace(
+        options, timeout=options.timeout or CANDIDATE_SECONDS, fresh=False, max_failures=None
+    )
+    with open_run(candidates_plan, store, candidate_options) as active:
+        oracle = LoopOracle(active.loop, extra_records)
         advice = list(search(plan, records, oracle, budget))
         document = [[fallback.package, fallback.to_json()] for fallback in advice]
         active.finish({"of": scan, "fallbacks": document} if scan else None)
@@ -228,11 +232,17 @@ def _scouts(group: Iterable[Failing]) -> list[Failing]:
 
 
 class LoopOracle:
-    """Cells compiled by the loop in one executor's warm workers, batch after batch."""
+    """Cells compiled by the loop in one executor's warm workers, batch after batch.
 
-    def __init__(self, loop: Loop) -> None:
+    It compiles no cell of which it has a record with a verdict.
+    """
+
+    def __init__(self, loop: Loop, records: Iterable[Record] = ()) -> None:
         self._loop = loop
         self._records: dict[str, Record] = {}
+        for record in records:
+            if record.verdict is not Verdict.UNKNOWN:
+                self._records[record.key] = record
 
     def __call__(self, cells: Sequence[Cell]) -> Mapping[str, Record]:
         new = {cell.key: cell for cell in cells if cell.key not in self._records}
@@ -240,57 +250,3 @@ class LoopOracle:
             for record in self._loop.records(list(new.values())):
                 self._records[record.key] = record
         return {cell.key: self._records[cell.key] for cell in cells}
-
-
-@dataclass(frozen=True)
-class ExtraRecords:
-    """A sink that also returns records from outside the store, by key."""
-
-    sink: Sink
-    records: Mapping[str, Record]
-
-    def latest_verdicts(self, keys: Iterable[str]) -> Mapping[str, Verdict]:
-        keys = list(keys)
-        verdicts = dict(self.sink.latest_verdicts(keys))
-        for key in keys:
-            if key in self.records:
-                verdicts[key] = self.records[key].verdict
-        return verdicts
-
-    def latest_records(self, keys: Iterable[str]) -> Mapping[str, Record]:
-        keys = list(keys)
-        records = dict(self.sink.latest_records(keys))
-        for key in keys:
-            if key in self.records:
-                records[key] = self.records[key]
-        return records
-
-    def add_many(self, run: str, records: Iterable[Record]) -> None:
-        self.sink.add_many(run, records)
-
-    def add_cached(self, run: str, records: Iterable[Record]) -> int:
-        return self.sink.add_cached(run, records)
-
-    def others_wrote(self) -> bool:
-        return self.sink.others_wrote()
-
-
-@contextmanager
-def searching(
-    plan: Plan,
-    store: Store,
-    options: RunOptions,
-    extra_records: Mapping[str, Record] | None = None,
-) -> Iterator[tuple[Oracle, ActiveRun]]:
-    """Yield an oracle over warm workers, which end with the context, and its run.
-
-    The oracle may return `extra_records` beside the store's.
-    """
-    candidates_plan = replace(plan, cells=(), purpose=Purpose.FALLBACKS)
-    candidate_options = replace(
-        options, timeout=options.timeout or CANDIDATE_SECONDS, fresh=False, max_failures=None
-    )
-    with open_run(candidates_plan, store, candidate_options) as active:
-        if extra_records:
-            active.loop.sink = ExtraRecords(active.loop.sink, extra_records)
-        yield LoopOracle(active.loop), active
