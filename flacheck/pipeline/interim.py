@@ -2,8 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean
+from collections.abc import Iterator, Sequence
 
 from flacheck.evidence.analysis.known_good import group_by_key
 from flacheck.evidence.analysis.launch_evidence import find_blocking_failures
@@ -12,7 +11,7 @@ from flacheck.evidence.analysis.order import count_noun
 from flacheck.evidence.analysis.untested_cells import separate_untested
 from flacheck.model import Cell, Record, Verdict
 from flacheck.pipeline.job import RunOptions
-from flacheck.pipeline.schedule import Costs
+from flacheck.pipeline.schedule import Costs, cost_of
 from flacheck.tables.settings.durations import rounded
 
 _MOST_FAILURES = 3
@@ -20,7 +19,7 @@ _MOST_FAILURES = 3
 _LEAST_SHARE = 6
 # The fewest records that make an answer.
 _FEWEST = 10
-_MINUTE, _HOUR = 60, 3600
+_TRIED = (Verdict.COMPILES, Verdict.FAILS)
 
 
 def describe(
@@ -38,7 +37,9 @@ def describe(
     for (toolchain, target), own in group_by_key((cell.place, cell) for cell in cells).items():
         yield f"so far, {toolchain} on {target}: {_answer(own)}"
     if remaining_cells:
-        seconds = _estimate(records, remaining_cells) / workers
+        tried = [record for record in records if record.verdict in _TRIED]
+        costs = Costs.of(cost_of(record.cell, record.seconds) for record in tried)
+        seconds = sum(map(costs.seconds, remaining_cells)) / workers
         number = count_noun(len(remaining_cells), "further configuration")
         yield f"compiling {number}, which takes {_duration(seconds)}"
 
@@ -102,27 +103,6 @@ def _answer(cells: Sequence[ObservedCell]) -> str:
     return text
 
 
-def _estimate(records: Sequence[Record], cells: Sequence[Cell]) -> float:
-    """Return the seconds that one worker takes for cells, by the kernels' mean so far."""
-    means = _mean_seconds(records)
-    if not means:
-        return 0.0
-    overall = fmean(means.values())
-    return sum(means.get(cell.kernel.name, overall) for cell in cells)
-
-
-def _mean_seconds(records: Sequence[Record]) -> Mapping[str, float]:
-    seconds: dict[str, list[float]] = {}
-    for record in records:
-        if record.verdict in (Verdict.COMPILES, Verdict.FAILS):
-            seconds.setdefault(record.kernel, []).append(record.seconds)
-    return {kernel: fmean(own) for kernel, own in seconds.items()}
-
-
 def _duration(seconds: float) -> str:
-    """Return `about 40 s`, `about 12 min` or `about 2.5 h`."""
-    if seconds < _MINUTE:
-        return f"about {max(round(seconds), 1)} s"
-    if seconds < _HOUR:
-        return f"about {round(seconds / _MINUTE)} min"
-    return f"about {seconds / _HOUR:.1f} h"
+    """Return `about 40 s`, `about 12 min` or `about 3 h`."""
+    return f"about {rounded(max(seconds, 1))}"

@@ -66,7 +66,7 @@ class Costs:
         """Return the expected compile time of a cell."""
         if not self._seconds:
             return _DEFAULT_SECONDS
-        for level in _cost_of(cell).levels:
+        for level in cost_of(cell).levels:
             if level in self._seconds:
                 return fmean(self._seconds[level])
         return _DEFAULT_SECONDS
@@ -77,7 +77,7 @@ class Costs:
 
     def has_failed(self, cell: Cell) -> bool:
         """Return True if the cell failed under another release."""
-        return bool(self._failed) and _cost_of(cell).levels[0] in self._failed
+        return bool(self._failed) and cost_of(cell).levels[0] in self._failed
 
     def ordered(self, cells: Sequence[Cell]) -> list[Cell]:
         """Return cells in the order of their compiles: failures first, then the longest.
@@ -116,8 +116,8 @@ def _head_size(cell: Cell) -> int:
     return (head_size(cell.launch.args) or 0) if cell.launch else 0
 
 
-def _cost_of(cell: Cell) -> StoredCost:
-    """Return the groups of a cell, as for a stored one."""
+def cost_of(cell: Cell, seconds: float = 0.0) -> StoredCost:
+    """Return the cost of a cell that took some seconds, as of a stored one."""
     launch = cell.launch.to_json() if cell.launch else None
     return StoredCost(
         kernel=cell.kernel.name,
@@ -126,7 +126,7 @@ def _cost_of(cell: Cell) -> StoredCost:
         dtype=cell.dtype,
         launch=canonical(launch),
         options=canonical(dict(cell.options)),
-        seconds=0.0,
+        seconds=seconds,
         has_failed=False,
     )
 

@@ -40,7 +40,7 @@ def test_the_time_of_the_rest_follows_from_the_kernels_so_far() -> None:
         "compiling 3 further configurations, which takes about 48 s"
     )
     assert description(records, remaining * 20, workers=2)[-1].endswith("about 8 min")
-    assert description(records, remaining * 200)[-1].endswith("about 2.7 h")
+    assert description(records, remaining * 200)[-1].endswith("about 3 h")
 
 
 def test_a_failure_that_the_autotuner_skips_does_not_count() -> None:
