@@ -5,6 +5,7 @@ The recorder writes the launches. `main` runs with one argument, a JSON object:
 - `output` (the launches file), `report` (a JSON file),
 - `card` (a row of the table of GPUs),
 - `modules` (the packages), `own` (all modules of the distribution, if they are listed),
+- `fatal` (modules whose import ends the process),
 - `launchable` (the kernels that the package launches),
 - `package` (`name==version`), `packages` (folder → `name==version`),
 - `checkout` (the folder with the package's tests, or null),
@@ -138,6 +139,8 @@ class _Capture:
         _skip_sleep()
         reset_seeds()
         own_modules = config.get("own") or ()
+        # Python raises ModuleNotFoundError for these.
+        sys.modules.update(dict.fromkeys(config.get("fatal") or ()))
         try:
             modules, failures = load(
                 config["modules"], recipe.skipped_modules, own_modules, self._show_progress

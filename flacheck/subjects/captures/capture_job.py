@@ -64,6 +64,10 @@ _ENDED_EARLY: set[Path] = set()
 _EARLY = "ended-early"
 # In the driver's step: "plain calls, 122 kernels recorded: call 662 of fla.ops.gla:chunk_gla".
 _CALL = re.compile(r"call \d+ of (\S+)")
+# A module of a package, whose others can be imported without it.
+_IMPORT = re.compile(r"importing (\S+\.\S+)$")
+# Modules whose import may end a capture's process, each once.
+_MOST_FATAL = 8
 _KERNEL = re.compile(r'"kernel": "([^"]+)"')
 
 
@@ -256,12 +260,14 @@ def _make(folder: Path, job: CaptureJob, stop: threading.Event) -> None:
     content.write(folder)
 
 
-def _capture(folder: Path, job: CaptureJob, stop: threading.Event, what: str) -> CaptureContent:
-    """Run the package's driver."""
+def _capture(
+    folder: Path, job: CaptureJob, stop: threading.Event, what: str, fatal: tuple[str, ...] = ()
+) -> CaptureContent:
+    """Run the package's driver; a module in `fatal`, whose import ends the process, is missing."""
     total = len(_launchable_kernels(job))
     with temporary_folder() as work:
         scratch = GuestFolder(Path(work))
-        config = driver_config(scratch.path, job)
+        config = {**driver_config(scratch.path, job), "fatal": fatal}
         scratch.write_new(LAUNCHES, "")
 
         def beat(seconds: float) -> None:
@@ -295,6 +301,10 @@ def _capture(folder: Path, job: CaptureJob, stop: threading.Event, what: str) ->
         doing = read_progress(scratch.path)
         sentence = f"{what} ended without a report while {doing}: {end.how}"
         launches = scratch.read(LAUNCHES, files.MOST_LAUNCHES) or b""
+    module = _IMPORT.match(doing)
+    if end.signal and module and len(fatal) < _MOST_FATAL:
+        _LOG.warning(f"importing {module[1]} ended the capture ({end.how}): going on without it")
+        return _capture(folder, job, stop, what, (*fatal, module[1]))
     partial = partial_content(launches, f"all after {doing}: {end.how}")
     if stop.is_set() or partial is None:
         raise IncompleteError(f"{sentence}; its log is {log}: {_last_line(log)}")

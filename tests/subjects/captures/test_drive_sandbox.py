@@ -135,3 +135,16 @@ def test_a_driver_that_is_killed_is_one_message(tmp_path: Path) -> None:
     _, err = capture.communicate(timeout=100)
     assert IncompleteError.__name__ in err
     assert "ended without a report while importing tiny: SIGKILL ended it; its log is" in err
+
+
+def test_a_module_that_ends_the_process_is_left_out(tmp_path: Path) -> None:
+    """The capture is made again without it; the report has the module's error."""
+    path = package(tmp_path / "p", "")
+    (path / "tiny" / "crashes.py").write_text("import os\nos.abort()\n")
+    capture = start_capture(path, tmp_path / "c")
+    out, err = capture.communicate(timeout=200)
+    import_error, modules = json.loads(out.splitlines()[-1])
+    assert import_error is None
+    assert list(modules) == ["tiny.crashes"]
+    assert "ModuleNotFoundError" in modules["tiny.crashes"]
+    assert "importing tiny.crashes ended the capture (SIGABRT ended it): going on" in err
