@@ -287,6 +287,8 @@ def run_options(options: Mapping[str, Any]) -> RunOptions:
     if strategy not in (ALL, ADAPTIVE):
         raise UsageError(f"--strategy {strategy}: expected {ALL} or {ADAPTIVE}")
     budget = options.get("budget")
+    if options.get("stop") and (budget is None or executor != LOCAL):
+        raise UsageError("--stop needs --budget TIME, and compiles on this machine")
     return RunOptions(
         seconds(options.get("timeout", "auto")),
         options["jobs"],
@@ -298,6 +300,7 @@ def run_options(options: Mapping[str, Any]) -> RunOptions:
         cache_to=_cache_place("--cache-to", options.get("cache_to"), is_written=True),
         strategy=strategy,
         budget=None if budget is None else duration("budget", budget),
+        stops=options.get("stop", False),
     )
 
 

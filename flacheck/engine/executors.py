@@ -136,15 +136,23 @@ class _Slot:
         return now - self.since - max(0.0, waited - self.waited_before)
 
 
+class OutOfTime(Exception):
+    """The time of a pool has passed before its last task ended."""
+
+
 class LocalPool:
     """`jobs` workers on this machine, each of one kind until the tasks of that kind run out.
 
     Every task ends in an attempt within its timeout and a few seconds, even if its worker or server
-    dies.
+    dies. `end` is the time (`time.monotonic`) from which `results` raises OutOfTime.
     """
 
     def __init__(
-        self, jobs: int, timeout: Callable[[Task], float], memory_mb: float | None = None
+        self,
+        jobs: int,
+        timeout: Callable[[Task], float],
+        memory_mb: float | None = None,
+        end: float = math.inf,
     ) -> None:
         self.width = jobs
         # The memory for all workers together. Only kinds with a declared need are counted.
@@ -153,6 +161,7 @@ class LocalPool:
         self._memory_mb = memory_mb
         self._slots = [_Slot() for _ in range(jobs)]
         self._timeout = timeout
+        self._end = end
         self._waiting: dict[WorkerKind, deque[_Queued]] = {}
         self._selector = selectors.DefaultSelector()
         self._numbers = 0
@@ -184,6 +193,8 @@ class LocalPool:
             if self._results:
                 results, self._results = self._results, []
                 yield results
+            if time.monotonic() > self._end:
+                raise OutOfTime
 
     def close(self) -> None:
         for slot in self._slots:

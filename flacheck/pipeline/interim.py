@@ -15,8 +15,6 @@ from flacheck.pipeline.schedule import Costs, cost_of
 from flacheck.tables.settings.durations import rounded
 
 _MOST_FAILURES = 3
-# The share of a budget that compiles have at least.
-_LEAST_SHARE = 6
 # The fewest records that make an answer.
 _FEWEST = 10
 _TRIED = (Verdict.COMPILES, Verdict.FAILS)
@@ -47,16 +45,12 @@ def describe(
 class AnswerSoFar:
     """The size of a question before its compiles, and the answer when a budget has passed.
 
-    Without a budget it tells nothing.
+    Without a budget it tells nothing, and no answer so far of a run that stops then.
     """
 
     def __init__(self, options: RunOptions, cells: Sequence[Cell]) -> None:
         self._options, self._cells = options, cells
-        self._due = math.inf
-        if options.budget is not None:
-            # A capture that takes the whole budget leaves some time for compiles.
-            least = time.monotonic() + options.budget / _LEAST_SHARE
-            self._due = max(options.began + options.budget, least)
+        self._due = math.inf if options.stops else options.due()
 
     def announce(self, costs: Costs, origin: str) -> Iterator[str]:
         """Yield the number of cells and their time by known times of such kernels."""

@@ -1,5 +1,6 @@
 """The job: everything that one call of flacheck compiles or reads, and how."""
 
+import math
 import os
 import time
 from dataclasses import dataclass, field
@@ -8,6 +9,8 @@ from flacheck.model import Purpose
 from flacheck.subjects.inputs.expand import Selection
 from flacheck.subjects.inputs.subject import Subject
 
+# The share of a budget that compiles have at least, where a capture takes more than the rest.
+_LEAST_SHARE = 6
 # Megabytes of address space for each worker.
 MEMORY_MB = 8192
 # The executor that runs workers on this machine, and the one of a Dask cluster.
@@ -32,6 +35,7 @@ class RunOptions:
         strategy: `all` compiles every cell, `adaptive` the most informative ones.
         binaries: Keep the binary of each cell in the cache; compile again for a missing one.
         budget: Seconds after which the answer so far is told; the run goes on.
+        stops: The run ends when the budget has passed.
         began: The time from which the budget counts, before packages are captured.
     """
 
@@ -46,12 +50,19 @@ class RunOptions:
     strategy: str = ALL
     binaries: bool = False
     budget: float | None = None
+    stops: bool = False
     began: float = field(default_factory=time.monotonic, compare=False)
 
     @property
     def workers(self) -> int:
         """The number of workers."""
         return self.jobs or count_processors()
+
+    def due(self) -> float:
+        """Return the time at which the budget of a run that compiles from now on has passed."""
+        if self.budget is None:
+            return math.inf
+        return max(self.began + self.budget, time.monotonic() + self.budget / _LEAST_SHARE)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,14 @@
 """The run of a plan: its entry in the store, its workers, its events."""
 
 import logging
+import math
 import platform
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 
-from flacheck.engine.executors import Executor, LocalPool, machine_memory_mb
+from flacheck.engine.executors import Executor, LocalPool, OutOfTime, machine_memory_mb
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.engine.provider import Provider
 from flacheck.evidence.analysis.alternatives import is_skipped
@@ -64,13 +65,17 @@ def find_none() -> Sequence[Cell]:
 
 @dataclass
 class ActiveRun:
-    """A run with warm workers. `open_run` makes it and ends its workers."""
+    """A run with warm workers. `open_run` makes it and ends its workers.
+
+    `is_complete` is False after the budget of a run that stops then.
+    """
 
     id: str
     store: Store
     loop: Loop
     cache_from: SharedCache | None = None
     cache_to: SharedCache | None = None
+    is_complete: bool = True
 
     def settle(self, cells: Sequence[Cell]) -> Iterator[Record]:
         """Yield each cell's record: from the store, the shared cache, or a compile."""
@@ -182,7 +187,7 @@ def make_executor(options: RunOptions, timeouts: Timeouts) -> Executor:
         from flacheck.engine.cluster import DaskExecutor
 
         return DaskExecutor(address, options.workers, timeouts)
-    return LocalPool(options.workers, timeouts)
+    return LocalPool(options.workers, timeouts, end=options.due() if options.stops else math.inf)
 
 
 @contextmanager
@@ -203,7 +208,11 @@ def open_run(
         run = begin_run(plan, store, run)
         binaries = Binaries() if options.binaries else None
         loop = Loop(provider, run, store, executor, timeouts, options.fresh, binaries)
-        yield ActiveRun(run, store, loop, cache_from, cache_to)
+        active = ActiveRun(run, store, loop, cache_from, cache_to)
+        try:
+            yield active
+        except OutOfTime:
+            active.is_complete = False
     finally:
         executor.close()
 
@@ -278,7 +287,7 @@ def run_plan(
     if new_records:
         # A run that compiled has a network: the moment to look for new torch releases.
         torch_pins.refresh()
-    end = RunFinished(active.id, complete=True, failures=failures)
+    end = RunFinished(active.id, active.is_complete, failures)
     yield end
     return end
 

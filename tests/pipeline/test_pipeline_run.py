@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,7 @@ ASSERTION = "abort f.cpp:1: int f(int) const: Assertion `size == want' failed."
 LARGE = "shared 245760"
 TABLE: dict[str, Any] = {
     "bad": ASSERTION,
+    "endless": "sleep 1000",
     "tolerated": LARGE,
     "fits_in_two": {"by": "num_warps", "4": LARGE, "8": LARGE},
 }
@@ -112,6 +114,20 @@ def test_a_run_stops_after_so_many_failures_and_is_not_finished(
     assert sum(each.verdict is Verdict.FAILS and not each.tolerated for each in records) == 1
     assert store.run().finished is None
     assert refreshes == []
+
+
+def test_a_run_stops_at_its_budget_while_a_cell_compiles(store: Store) -> None:
+    """Settled records stay, nothing is said of the others, and the run is not finished."""
+    start = time.monotonic()
+    options = RunOptions(jobs=2, budget=3.0, stops=True)
+    events = list(run_plan(plan_of(cells("a", "endless")), store, options))
+    assert time.monotonic() - start < 30
+    assert events[-1] == RunFinished(store.run().id, complete=False)
+    (settled,) = [event.record for event in events if isinstance(event, RecordSettled)]
+    assert settled.kernel == "fake.a"
+    messages = [event.message for event in events if isinstance(event, Progress)]
+    assert messages == ["2 cells to compile; nothing is known of their time yet"]
+    assert store.run().finished is None
 
 
 def test_failures_that_are_let_pass_do_not_stop_a_run(store: Store) -> None:

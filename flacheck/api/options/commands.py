@@ -97,6 +97,8 @@ _HEADS = "Name the GPUs for --shared. Default: sm90, sm80, sm89, sm86, sm70, sm7
 _BENCH_PACKAGE = "Time a package's operators instead; NAME alone is the one installed here."
 _FORM = "Select forms: chunk, fused_chunk, fused_recurrent, parallel."
 _PARTIAL = "Print what is known after TIME, and go on. On a terminal: 3m."
+_STOP = "Stop when the --budget has passed; the next scan goes on from there."
+_INIT_BUDGET = "Compile for TIME; the workflow's first run compiles the rest."
 _REPEATS = "Take medians of N runs, after the first one and two more."
 _RUN_ON = "Run here; cpu is Triton's interpreter, whose times are meaningless."
 _ONLY = "Only this package or matrix, with or without ==VERSION. Repeatable."
@@ -157,6 +159,7 @@ class ScanOptions(
         int | None, number("--max-failures N", "Stop after N failures.", HOW, None)
     ]
     budget: Annotated[str | float | None, Option("--budget TIME", _PARTIAL, HOW)]
+    stop: Annotated[bool, switch("--stop", _STOP, HOW)]
     fallbacks: Annotated[bool, switch("--fallbacks", _FALLBACKS)]
     fallback_budget: Annotated[int, number("--fallback-budget N", _SCAN_BUDGET, HOW, 48)]
     strict: Annotated[bool, switch("--strict", _SCAN_STRICT, OUTPUT, selects=True)]
@@ -338,6 +341,9 @@ class InitOptions(TypedDict, total=False):
     ]
     force: Annotated[bool, switch("--force", _INIT_FORCE, is_setting=False)]
     dry_run: Annotated[bool, switch("--dry-run", _INIT_DRY_RUN, is_setting=False)]
+    budget: Annotated[
+        str | float, Option("--budget TIME", _INIT_BUDGET, HOW, "5m", is_setting=False)
+    ]
     jobs: groups.Jobs
     store: groups.Store
 
