@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flacheck.api.arguments import split
+from flacheck.api.baselines import update_baseline
 from flacheck.api.gate import gate
 from flacheck.api.options.commands import InitOptions
 from flacheck.api.options.declaration import takes
 from flacheck.api.scan import scan
+from flacheck.capabilities.gate.baseline import accepted_releases
 from flacheck.capabilities.gate.pins import is_version
 from flacheck.capabilities.gate.result import Gate
 from flacheck.capabilities.init.project_files import (
@@ -36,21 +39,36 @@ class Initialized:
     """The files for a project's CI, and the gate that its CI will run.
 
     `scan` is the command that writes the baseline, None without one to write. `gate` is None if
-    nothing was written.
+    nothing was written. `compiled` of the `requested` cells were compiled for the baseline.
     """
 
     files: tuple[ProjectFile, ...]
     choices: Choices
     scan: str | None
     gate: Gate | None = None
+    compiled: int = 0
+    requested: int = 0
+
+    def next_steps(self) -> Iterator[str]:
+        """Yield how the baseline is made and completed, and what to do with the files."""
+        if self.scan and self.compiled == self.requested:
+            yield f"the baseline is that of: {self.scan}"
+        elif self.scan:
+            yield (
+                f"the baseline holds {self.compiled} of {self.requested} cells, and until it is "
+                "complete the gate does not know: the workflow's first run compiles the others, "
+                f"and its artifact is the complete baseline; to go on here: {self.scan}"
+            )
+        if self.gate is not None:
+            yield "commit these files; the workflow runs with the next pull request"
 
 
 @takes(InitOptions)
 def init(*, on_event: OnEvent | None = None, **options: Unpack[InitOptions]) -> Initialized:
     """Write a workflow, settings, a pre-commit hook and a baseline for this folder's project.
 
-    The newest Triton release that its pins allow is compiled. Existing files stay: settings and the
-    hook are added to them.
+    The newest Triton release that its pins allow is compiled, for the time of the budget. Existing
+    files stay: settings and the hook are added to them.
 
     Args:
         **options: The options of `flacheck init`.
@@ -72,40 +90,45 @@ def init(*, on_event: OnEvent | None = None, **options: Unpack[InitOptions]) -> 
         if not file.obstacle:
             file.path.parent.mkdir(parents=True, exist_ok=True)
             write([file.text], file.path)
-    if new_baseline:
-        _write_baseline(choices, options, on_event)
-    return Initialized(files, choices, command, _judge(choices, options, None))
+    counts = _write_baseline(choices, options, on_event) if new_baseline else (0, 0)
+    return Initialized(files, choices, command, _judge(choices, options, BASELINE), *counts)
 
 
-def _write_baseline(choices: Choices, options: InitOptions, on_event: OnEvent | None) -> None:
-    """Compile the project's kernels, and accept the failures that they have now."""
-    # An interrupted scan leaves the old baseline as it was.
-    new = BASELINE.with_suffix(".new")
-    new.unlink(missing_ok=True)
-    scan(
+def _write_baseline(
+    choices: Choices, options: InitOptions, on_event: OnEvent | None
+) -> tuple[int, int]:
+    """Compile the project's kernels, and accept the failures that they have now.
+
+    Return the number of compiled cells and that of all.
+    """
+    run = scan(
         package=choices.package,
         target=choices.targets,
         triton=choices.triton,
         configs="usual",
+        budget=options["budget"],
+        stop=True,
         jobs=options["jobs"],
         store=options["store"],
-        write_baseline=new,
         on_event=on_event,
     )
     # The store is not committed.
     write(["*\n"], Path(options["store"]) / ".gitignore")
-    _judge(choices, options, new)
-    new.replace(BASELINE)
+    accepted = accepted_releases(_judge(choices, options, None))
+    # An interrupted scan leaves the old baseline as it was.
+    BASELINE.unlink(missing_ok=True)
+    update_baseline(BASELINE, run.standings, accepted)
+    compiled = sum(each.answered_count for each in run.standings)
+    return compiled, sum(each.requested_count or 0 for each in run.standings)
 
 
-def _judge(choices: Choices, options: InitOptions, write_baseline: Path | None) -> Gate:
-    """Judge the pins as the project's CI does, or write the accepted failures."""
+def _judge(choices: Choices, options: InitOptions, baseline: Path | None) -> Gate:
+    """Judge the pins as the project's CI does."""
     return gate(
         package=choices.package,
         target=choices.targets,
         triton=choices.pins or (),
-        baseline=BASELINE if choices.package and write_baseline is None else None,
-        write_baseline=write_baseline,
+        baseline=baseline if choices.package else None,
         store=options["store"],
     )
 

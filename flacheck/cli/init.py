@@ -37,10 +37,8 @@ def init(call: common.Call[InitOptions]) -> int:
             common.write([f"# {file.path}\n{file.block}\n"], None)
         else:
             common.say(f"{file.path}: written")
-    if result.scan:
-        common.say(f"the baseline is that of: {result.scan}")
     if result.gate is not None:
         command = result.choices.gate()
         common.show("table", gate_report.report(result.gate, command, False, False))
-        common.say("commit these files; the workflow runs with the next pull request")
+    common.say(*result.next_steps())
     return Exit.OK

@@ -104,7 +104,8 @@ def _recommendation(gate: JudgedPins) -> str:
         return "; ".join(changes)
     if gate.exit_code() is Exit.OK:
         return "keep the pins"
-    if not any(each.failures and each.decides for each in gate.versions) and not gate.conflicts:
+    failing = [each for each in gate.versions if each.failures]
+    if failing and not any(each.decides for each in failing) and not gate.conflicts:
         return "keep the pins, and waive the failures that models do not meet"
     if gate.known_good:
         return f"pin {' '.join(gate.known_good)}"

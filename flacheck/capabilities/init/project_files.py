@@ -49,17 +49,18 @@ _SCAN_JOB = f"""\
     runs-on: ubuntu-latest
     steps:
 {_STEPS}\
-      - uses: actions/cache@5a3ec84eff668545956fd18022155c47e93e2684 # v4.2.3
-        with: # compilers and results
-          path: |
-            .flacheck
-            ~/.cache/flacheck
-          key: flacheck-${{{{ github.run_id }}}}
-          restore-keys: flacheck-
+      - uses: actions/cache/restore@5a3ec84eff668545956fd18022155c47e93e2684 # v4.2.3
+        with: {{path: ".flacheck\\n~/.cache/flacheck", key: flacheck, restore-keys: flacheck-}}
       - run: >-
           pip install "flacheck[torch]=={__version__}"
           --extra-index-url https://download.pytorch.org/whl/cpu
-      - run: SCAN --format github
+      - run: SCAN --write-baseline {BASELINE} --format github
+      - if: always() # a run that fails keeps what it compiled
+        uses: actions/cache/save@5a3ec84eff668545956fd18022155c47e93e2684 # v4.2.3
+        with: {{path: ".flacheck\\n~/.cache/flacheck", key: "flacheck-${{{{ github.run_id }}}}"}}
+      - if: always() # the baseline with all failures of today: to accept them, commit it
+        uses: actions/upload-artifact@ea165f8d65b6e75b540449e92b4886f43607fa02 # v4.6.2
+        with: {{name: baseline, path: {BASELINE}, include-hidden-files: true}}
       - if: always()
         run: flacheck report --format markdown >> "$GITHUB_STEP_SUMMARY"
 """

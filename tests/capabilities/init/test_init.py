@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ from flacheck.subjects.inputs import nearby
 from flacheck.tables.settings import toml
 from tests.cli.test_cli import flacheck as run_command
 from tests.command_lines import parse, words_of
+from tests.made_records import record, whole
 from tests.paths import ROOT
 from tests.subjects.inputs.test_nearby import KERNELS
 
@@ -52,13 +55,17 @@ def project(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Replace the scan, which needs torch, by one that notes its arguments and makes a store."""
+    """Replace the scan, which needs torch, by one that notes its arguments; 2 of 3 cells compile."""
     scans: list[dict[str, Any]] = []
 
-    def scan(**options: Any) -> None:
+    def scan(**options: Any) -> SimpleNamespace:
         with Store.open(options["store"]):
             pass
         scans.append(options)
+        cells = {"toolchain": "triton==3.9.0", "package": "ops==1"}
+        records = [record(**cells), record("fails", kernel="ops:bad", code="FC302", **cells)]
+        (standing,) = whole(records, about="ops==1")
+        return SimpleNamespace(standings=[replace(standing, requested_count=3)])
 
     monkeypatch.setattr(init_module, "scan", scan)
     return scans
@@ -96,6 +103,23 @@ def test_the_workflow_gates_and_scans(project: Path, uncompiled: list[dict[str, 
     assert "--baseline .flacheck-baseline.json" in commands[1]
     assert (project / ".flacheck-baseline.json").is_file()
     assert (project / ".flacheck" / ".gitignore").read_text() == "*\n"
+
+
+def test_a_part_is_no_green_answer(project: Path, uncompiled: list[dict[str, Any]]) -> None:
+    """Failures of today are accepted; the gate and the next steps count the compiled cells."""
+    result = flacheck.init(target="h100", budget="2m")
+    assert (uncompiled[0]["budget"], uncompiled[0]["stop"]) == ("2m", True)
+    assert result.gate is not None
+    newest = result.gate.versions[-2]
+    assert (newest.triton, newest.state, newest.known) == ("3.9.0", ReleaseState.PARTIAL, 1)
+    assert "2/3 cells of ops==1 on sm90" in newest.why
+    assert result.gate.in_words.answer.startswith("Not known: ")
+    assert result.gate.in_words.recommendation.startswith(
+        "compile the allowed releases with --scan"
+    )
+    first, _ = result.next_steps()
+    assert first.startswith("the baseline holds 2 of 3 cells, and until it is complete ")
+    assert f"to go on here: {result.scan}" in first
 
 
 def test_an_interrupted_scan_leaves_the_old_baseline(
