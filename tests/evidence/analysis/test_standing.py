@@ -73,6 +73,7 @@ def test_a_configuration_without_a_verdict_matters_only_alone() -> None:
         (failure("FC000", stage="ast"), "the made-up arguments may not fit the kernel"),
         (failure("FC104", stage="ast"), "the made-up arguments may not fit the kernel"),
         (failure("FC101", stage="ast"), None),
+        (failure("FC107", stage="ast"), None),
         (failure("FC000", stage="ast", findings=(LACKING,)), None),
         (failure("FC603", stage="import"), None),
         (failure("FC000", stage="autotune"), "the made-up arguments may not fit the kernel"),
