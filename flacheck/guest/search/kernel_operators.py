@@ -33,6 +33,7 @@ _ADDRESSES = (usage.TENSOR, usage.INDICES)
 # The annotation of the compiler's options, which are passed only where the package passes them.
 _OPTION = "option"
 _FLAG_NAMES = re.compile(r"(?i:use|is|has|do|apply|enable|need)_")
+_NO_CODE = compile("", "", "exec")
 # CPU seconds to read the code of one kernel and of those that it calls.
 _READ_SECONDS = 4.0
 
@@ -155,14 +156,28 @@ def _triton_dtype(dtype: torch.dtype) -> Any:
 
 
 def _configured_parameters(kernel: Any) -> set[str]:
-    """Return the parameters that autotuners and heuristics around a kernel pass."""
+    """Return the parameters that autotuners and heuristics around a kernel pass.
+
+    A heuristic that reads its own parameter, as `bool(args["X"])`, only changes what callers pass.
+    """
     names: set[str] = set()
     while not inspect.isfunction(kernel):
         for config in getattr(kernel, "configs", None) or ():
             names.update(config.kwargs)
-        names.update(getattr(kernel, "values", None) or ())
+        for name, heuristic in (getattr(kernel, "values", None) or {}).items():
+            if name not in getattr(heuristic, "__code__", _NO_CODE).co_consts:
+                names.add(name)
         kernel = kernel.fn
     return names
+
+
+def _text_usages(node: ast.AST) -> Iterator[tuple[str, list[str]]]:
+    """Yield a name whose values are texts, with those that a node of the kernel's code implies."""
+    match node:
+        case ast.keyword(arg="input_precision", value=ast.Name(id=name)):
+            yield name, ["tf32", "ieee"]
+        case ast.Compare(left=ast.Name(id=name), comparators=[ast.Constant(value=str(text))]):
+            yield name, [text]
 
 
 def _parameter_kinds(kernel: Any) -> usage.Kinds:
@@ -183,6 +198,8 @@ def _parameter_kinds(kernel: Any) -> usage.Kinds:
             for argument in node.args[position : position + 1]:
                 if isinstance(argument, ast.Name):
                     kinds[argument.id] = usage.DTYPE
+        for name, texts in _text_usages(node):
+            kinds[name] = f"Literal{texts}"
     for name, kind in kinds.items():
         # A number is tested, too: a flag has no other use.
         is_flag = tests[name] == uses[name] or _FLAG_NAMES.match(name)

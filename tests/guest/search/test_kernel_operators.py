@@ -77,6 +77,8 @@ add: Any = Kernel(_add)
 def _scale(x, y, n, stride_xa, stride_xb, eps, BLOCK, SIZE, DOES, KIND, PRECISION, HOW, N):  # type: ignore[no-untyped-def]
     start = x + n * stride_xa
     start += stride_xb
+    if HOW == "fast":
+        start = tl.dot(start, start, input_precision=PRECISION)
     out = tl.advance(tl.make_block_ptr(base=y), (0, 0))
     if DOES and not SIZE:
         tl.store(out, add(start[None, :], eps, PRECISION, HOW).to(KIND) + SIZE)
@@ -112,8 +114,8 @@ def test_arguments_are_annotated_by_their_use(monkeypatch: pytest.MonkeyPatch) -
         "eps": "float",
         "DOES": "bool",
         "KIND": usage.DTYPE,
-        "PRECISION": "int",
-        "HOW": "int",
+        "PRECISION": "Literal['tf32', 'ieee']",
+        "HOW": "Literal['fast']",
         "N": "int",
         "num_warps": "option",
     }
@@ -130,6 +132,17 @@ def test_a_launch_passes_as_much_as_it_can_by_position(monkeypatch: pytest.Monke
     positional, keywords = inner.launched.pop()
     assert positional == ("X", "Y", 3, 64, 1, 0.5)
     assert keywords == {"KIND": "fp32", "N": 16}
+
+
+def test_a_heuristic_that_reads_its_own_parameter_needs_a_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A heuristic that only converts what callers pass leaves the parameter to them."""
+    converting = Tuner(inner, [], {"SIZE": lambda args: bool(args["SIZE"])})
+    monkeypatch.setattr(sys.modules[__name__], "_scale", converting)
+    monkeypatch.setattr(module, "option_names", frozenset)
+    (kernel_operator,) = kernel_operators([scale_name], (128,))
+    assert "SIZE" in {each.name for each in kernel_operator.parameters}
 
 
 def test_a_kernel_that_cannot_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
