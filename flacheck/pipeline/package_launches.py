@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from packaging.version import Version
 
 from flacheck import rules
 from flacheck.engine.package_builds import provide_package
-from flacheck.errors import EmptySelection, ToolchainError
+from flacheck.errors import EmptySelection, ToolchainError, did_you_mean
 from flacheck.model import (
     Attempt,
     Cell,
@@ -50,7 +50,14 @@ from flacheck.subjects.captures.cards import card
 from flacheck.subjects.captures.coverage import coverage
 from flacheck.subjects.inputs import call_paths, launches, replay
 from flacheck.subjects.inputs.chosen_cells import ChosenCells, RecordedKernels, choose_cells
-from flacheck.subjects.inputs.expand import Selection, Source, expand, list_configurations
+from flacheck.subjects.inputs.expand import (
+    Selection,
+    Source,
+    expand,
+    last_part,
+    list_configurations,
+    matches_kernel,
+)
 from flacheck.subjects.inputs.extents import Place, extents, of_cells
 from flacheck.subjects.inputs.launches import RecordedLaunch
 from flacheck.subjects.inputs.matrix import Block, Matrix
@@ -65,6 +72,8 @@ _LOG = logging.getLogger(__name__)
 DEFAULT_TARGETS = ("sm90",)
 # From this release on an autotuner looks its keys up by name, and no key can be at fault.
 KEYS_BY_NAME = Version("3.2.0")
+# Kernels that a message about an idle glob names.
+_MOST_NAMED = 6
 # Captures at a time: each holds a gigabyte or more.
 _MOST_DRIVES = 4
 # How packages name the module of one way of computing an operator.
@@ -212,7 +221,7 @@ class CapturedPackage:
                 own_cells = [*chosen.usual, *tuner_cells, *chosen.others]
                 cells += own_cells
                 usual_keys.update(cell.key for cell in (*chosen.usual, *tuner_cells))
-                coverages.append(_coverage_of(capture))
+                coverages.append(_coverage_of(capture, job.selection))
                 if chosen.configs != "own":
                     own_cells = []
                 missing_kernels = [each["kernel"] for each in coverages[-1]["missed"]]
@@ -223,6 +232,8 @@ class CapturedPackage:
             # Only now: under some releases an operator may well launch nothing.
             entries = [entry for capture in self.captures for entry in _recorded(capture)]
             call_paths.check_ops(job.selection.ops, entries, package.identity)
+            names = {*_launchable(package, ()), *(entry.kernel for entry in entries)}
+            _check_kernels(job.selection.kernels, names, package.identity)
         return Plan(
             name=package.identity,
             source=_source(str(job.subject.package)),
@@ -291,15 +302,30 @@ def resolve_package(job: Job, resolver: Resolver | None = None) -> ResolvedPacka
     return ResolvedPackage(job, package, places, resolver.choices, warnings)
 
 
-def _coverage_of(capture: PackageCapture) -> PackageCoverage:
+def _check_kernels(globs: Iterable[str], names: Collection[str], where: str) -> None:
+    """Raise EmptySelection for a glob that matches none of a package's kernels; suggest others."""
+    for glob in globs if names else ():
+        if not any(matches_kernel([glob], name) for name in names):
+            last_parts = sorted(set(map(last_part, names)))
+            hint = did_you_mean(glob, last_parts) or f": {', '.join(last_parts[:_MOST_NAMED])}"
+            raise EmptySelection(
+                f"{where}: {glob!r} matches none of its {len(names)} kernels{hint}"
+            )
+
+
+def _coverage_of(capture: PackageCapture, selection: Selection) -> PackageCoverage:
     """Return how many of the package's kernels a capture recorded, and why others are missing."""
     assert capture.driven is not None
     package = capture.package
     sought = capture.driven.report.get("sought")
-    kernels = _launchable(package, tuple(sought or ()))
+    kernels = _launchable(package, selection.kernels if sought is not None else ())
     if sought is not None:
-        # A selection may name kernels below another prefix than the recipe's.
-        kernels = {name: kernels.get(name, ()) for name in sought}
+        # A selection may name kernels below another prefix than the recipe's. Nothing can tell that
+        # a selected function launches a kernel that no operator reaches.
+        names = set(sought)
+        if not selection.ops:
+            names.update(filter(selection.names, kernels))
+        kernels = {name: kernels.get(name, ()) for name in sorted(names)}
     kernel_coverage = coverage(kernels, capture.driven.kernels, capture.driven.report)
     return {
         "package": package.identity,

@@ -190,7 +190,8 @@ def expand(job: Job, captured: Captured) -> Plan:
     whole = None
     if job.shard is not None:
         whole = plan.cells
-    if not cells and job.subject.package is not None and _has_no_kernels(plan):
+    is_whole = job.subject.package is not None and not job.selection.ops
+    if not cells and is_whole and _has_no_kernels(plan):
         raise EmptySelection(
             f"{job.subject.package} contains no Triton kernels that it launches, and a capture of "
             "its calls recorded no kernel of its requirements"
@@ -225,10 +226,7 @@ def _with_configs(job: Job, selection: dict[str, list[str | int]]) -> dict[str, 
 
 def _has_no_kernels(plan: Plan) -> bool:
     """Return True for a captured package without launchable kernels."""
-    launchable = 0
-    for each in plan.coverage:
-        launchable += each["launchable"] + each["recorded"]
-    return bool(plan.coverage) and launchable == 0
+    return bool(plan.coverage) and not any(each["launchable"] for each in plan.coverage)
 
 
 def _coverage(plan: Plan) -> str:

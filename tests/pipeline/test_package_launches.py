@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from flacheck.engine.judge import judge
+from flacheck.errors import EmptySelection
 from flacheck.model import Cut, Imported, Verdict
 from flacheck.pipeline import package_launches, planning
 from flacheck.pipeline.job import Job
@@ -192,6 +194,28 @@ def test_a_known_capture_fetches_no_compiler(
     monkeypatch.setattr(package_launches, "is_captured", lambda job: True)
     plan = planning.plan_job(Job(Subject(package="shop==1.0"), Selection(targets=("sm90",))))
     assert {cell.toolchain for cell in plan.cells} == {"triton==3.6.0"}
+
+
+def test_a_glob_without_a_match_is_answered_with_the_names_of_kernels(drives: Report) -> None:
+    """The message names a similar kernel, else all of a small package's."""
+    for glob, hint in {"scal": "did you mean scale?", "*attn*": "1 kernels: scale"}.items():
+        with pytest.raises(EmptySelection, match=re.escape(hint)):
+            resolve(Selection(kernels=(glob,))).capture().expand()
+
+
+def test_a_selected_kernel_that_no_operator_reaches_is_missed(
+    drives: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package launches it in a module that cannot be imported."""
+    launchers = {"shop.bad:norm": ("shop.bad:run",)}
+    monkeypatch.setattr(package_launches, "launchable", lambda path, prefix, globs: launchers)
+    drives.said.update(sought=[], modules={"shop.bad": "ImportError: no gone"})
+    plan = resolve(Selection(kernels=("norm",))).capture().expand()
+    (missed,) = plan.coverage[0]["missed"]
+    assert missed == {
+        "kernel": "shop.bad:norm",
+        "reason": "shop.bad cannot be imported: ImportError: no gone",
+    }
 
 
 def test_a_later_shard_reads_its_launches_from_the_file(
