@@ -4,6 +4,7 @@ import functools
 import importlib.metadata
 import logging
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -324,10 +325,31 @@ def _build(checkout: Path, state: str, into: Path, build: BuildWheel) -> dict[st
 
 
 def _facts(into: Path, name: str, version: str) -> dict[str, Any]:
+    remove_torch_extensions(into, name)
     files = {distribution.name: _files(distribution) for distribution in _own(into, name)}
     own = digest(files)
     installing.write_bytecode(into / file for file in chain(*files.values()))
     return {"name": name, "version": version, "digest": own, "contains": wheels.contents(into)}
+
+
+def remove_torch_extensions(folder: Path, name: str) -> None:
+    """Remove what a package requires if it is built for one release of torch and has no kernels.
+
+    Beside the guest's torch, its import (torchvision's) would end in an error that few packages
+    expect; a package that is absent, as torch is, they do.
+    """
+    for distribution in importlib.metadata.distributions(path=[str(folder)]):
+        pins_torch = False
+        for requirement in map(Requirement, distribution.requires or []):
+            is_exact = _EXACT.fullmatch(str(requirement.specifier))
+            pins_torch |= requirement.name == "torch" and is_exact is not None
+        is_pure = "Root-Is-Purelib: false" not in (distribution.read_text("WHEEL") or "")
+        if not pins_torch or is_pure or canonicalize_name(distribution.name) == name:
+            continue
+        paths = [folder / file for file in distribution.files or () if ".." not in file.parts]
+        if not any(map(_names_triton, paths)):
+            for top in {path.relative_to(folder).parts[0] for path in paths} - {"bin"}:
+                shutil.rmtree(folder / top, ignore_errors=True)
 
 
 def _own(folder: Path, name: str) -> Iterator[importlib.metadata.Distribution]:

@@ -12,7 +12,7 @@ from packaging.version import Version
 from flacheck.engine.package_builds import provide_package
 from flacheck.errors import UsageError
 from flacheck.source.packages import checkouts
-from flacheck.source.packages.package import parse
+from flacheck.source.packages.package import parse, remove_torch_extensions
 from flacheck.toolchains import index, wheels
 from tests import fake_installer
 from tests.cli.test_cli import flacheck
@@ -42,6 +42,21 @@ def test_anything_but_an_exact_version_is_refused(spec: str) -> None:
     """The message shows the form."""
     with pytest.raises(UsageError, match="NAME==VERSION"):
         parse(spec)
+
+
+def test_a_requirement_that_is_built_for_one_release_of_torch_is_absent(tmp_path: Path) -> None:
+    """Beside another torch it could not be imported; one with kernels stays, and pure Python."""
+    pinned = ("torch (==2.6.0)",)
+    names = {"subject": pinned, "vision": pinned, "formers": pinned, "pure": pinned, "loose": ()}
+    for name, requires in names.items():
+        fake_installer.distribution(tmp_path, name, "1.0", requires)
+        is_pure = str(name == "pure").lower()
+        (tmp_path / f"{name}-1.0.dist-info" / "WHEEL").write_text(f"Root-Is-Purelib: {is_pure}\n")
+    (tmp_path / "formers" / "__init__.py").write_text("import triton\n")
+    remove_torch_extensions(tmp_path, "subject")
+    left = {each for each in names if (tmp_path / each).exists()}
+    assert left == {"formers", "loose", "pure", "subject"}
+    assert "vision" not in wheels.contents(tmp_path)
 
 
 def test_the_digest_covers_the_package_and_what_it_pins(fake: Path) -> None:
