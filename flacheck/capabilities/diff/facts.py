@@ -123,8 +123,7 @@ class ComparedSides:
         before, after = self.failures
         failing = {cell.kernel for cell in after} - {cell.kernel for cell in before}
         for change in (*self.refusals, *self.changes):
-            record = change.pair.before
-            if change.is_waived or (record is not None and record.verdict is Verdict.FAILS):
+            if change.is_waived:
                 failing.discard(change.kernel)
         return sorted(failing - set(self.kernels.failing))
 

@@ -91,6 +91,13 @@ SHARED: Evidence = {
     ("own scan", "3.4.0"): ("compiles", "FC111"),
     ("own scan", "3.5.1"): ("unknown", "FC111"),
 }
+# A failure in the user's own configurations, of a kernel that fails for both in the usual ones.
+OWN: Evidence = {
+    ("usual", "3.4.0"): ("FC111", "compiles"),
+    ("usual", "3.5.1"): ("FC111", "compiles"),
+    ("edges", "3.5.1"): ("compiles", "compiles"),
+    ("own scan", "3.5.1"): ("FC111", "compiles"),
+}
 
 
 @settings(
@@ -100,6 +107,7 @@ SHARED: Evidence = {
 )
 @example(SHARED)
 @example({**SHARED, ("edges", "3.5.1"): ("compiles", "compiles")})
+@example(OWN)
 @given(EVIDENCE)
 def test_commands_agree_on_every_evidence(evidence: Evidence) -> None:
     """`known`, `gate`, `report` and `diff` agree on verdicts, pins and exit codes."""
