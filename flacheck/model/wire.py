@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, to_builtins
 
@@ -18,6 +18,7 @@ Code = Annotated[str, Meta(pattern=r"^FC[0-9]{3}$")]
 # A compiler at an exact version, `triton==3.6.0`.
 ToolchainName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]+==.+$")]
 # The digest of a cell.
+_Document = TypeVar("_Document", bound="JsonStruct")
 CellKey = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
 
 
@@ -28,6 +29,14 @@ class JsonStruct(Struct, frozen=True, forbid_unknown_fields=True):
         """Return the fields as plain JSON values."""
         plain: Json = to_plain(self)
         return plain
+
+    @classmethod
+    def from_value(cls: type[_Document], value: object, **others: Any) -> _Document:
+        """Return a Struct with the attributes of a value; `others` replace some of them."""
+        for name in cls.__struct_fields__:
+            if name not in others:
+                others[name] = getattr(value, name)
+        return cls(**others)
 
 
 def to_plain(value: Any) -> Any:

@@ -327,14 +327,5 @@ def _published(explanation: Explanation) -> ExplainedFinding:
         value = getattr(explanation, name)
         if value:
             facts[name] = value
-    return ExplainedFinding(
-        code=explanation.code,
-        title=explanation.title,
-        confidence=explanation.confidence,
-        line=explanation.line,
-        excerpt=explanation.excerpt,
-        cause=explanation.cause,
-        remedy=explanation.remedy,
-        versions=SpecifierSides(explanation.bad, explanation.good),
-        facts=facts,
-    )
+    versions = SpecifierSides(explanation.bad, explanation.good)
+    return ExplainedFinding.from_value(explanation, versions=versions, facts=facts)

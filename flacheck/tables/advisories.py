@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, convert, structs
+from msgspec import Meta, Struct, convert
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -106,9 +106,7 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def published(self) -> PublishedAdvisory:
         """Return the advisory without the words that identify it in a log."""
-        row = structs.asdict(self)
-        del row["clues"]
-        return PublishedAdvisory(**row, text=self.text)
+        return PublishedAdvisory.from_value(self)
 
     def covers(self, release: str, target: str) -> bool:
         """Return True if the advisory applies to this Triton release on this target."""

@@ -170,11 +170,9 @@ class ExaminedConfig:
         resources = {}
         for name in ConfigResources.__struct_fields__:
             resources[name] = self.record.resources.get(name)
-        return ExaminedDocument(
-            key=self.record.key,
+        return ExaminedDocument.from_value(
+            self.record,
             config=self.config,
-            verdict=self.record.verdict,
-            code=self.record.code,
             outcome=self.fate,
             resources=ConfigResources(**resources),
             occupancy=occupancy,
@@ -182,9 +180,6 @@ class ExaminedConfig:
             limited_by=limit,
             estimate=round(self.estimate, 5),
             timing=self.timing,
-            seconds=self.record.seconds,
-            reason=self.record.reason,
-            message=self.record.message,
         )
 
 
@@ -356,21 +351,8 @@ class TunerResult:
 
     def document(self) -> TunerDocument:
         """Return the result in the form of flacheck.autotune/1."""
-        return TunerDocument(
-            kernel=self.kernel,
-            package=self.package,
-            toolchain=self.toolchain,
-            target=self.target,
-            dtype=self.dtype,
-            launch=self.launch,
+        return TunerDocument.from_value(
+            self,
             configs=tuple(config.document() for config in self.configs),
-            keys=tuple(self.keys),
-            cost=self.cost,
-            ends=self.ends,
-            pruned=tuple(self.pruned),
-            unkeyed=tuple(self.unkeyed),
             fallbacks=tuple(fallback.searched() for fallback in self.fallbacks),
-            prices=tuple(self.prices),
-            rank=self.rank,
-            not_timed=self.not_timed,
         )

@@ -176,17 +176,12 @@ class Bisection:
         launch = None
         if cell.launch is not None:
             launch = cell.launch.to_json()
-        subject = BisectedCell(
-            key=cell.key,
+        subject = BisectedCell.from_value(
+            cell,
             kernel=cell.kernel.name,
             package=cell.kernel.package,
-            toolchain=cell.toolchain,
-            target=cell.target,
-            dtype=cell.dtype,
             stage=stage,
             widened=cell.is_widened,
-            shape=cell.shape,
-            options=cell.options,
             launch=launch,
         )
         changes = []

@@ -16,7 +16,7 @@ from flacheck.capabilities.check.document import (
     CheckedPackage,
     MachineCheck,
 )
-from flacheck.capabilities.check.environment import Build, Environment
+from flacheck.capabilities.check.environment import Environment
 from flacheck.capabilities.check.fitting import fit
 from flacheck.evidence.analysis.order import by_version, some, split
 from flacheck.evidence.analysis.standing import Standing
@@ -52,8 +52,8 @@ def judge_environment(
         **structs.asdict(answer),
         schema="flacheck.check/1",
         source=environment.source,
-        torch=_build(environment.torch) if environment.torch else None,
-        tritons=tuple(map(_build, environment.tritons)),
+        torch=CheckedBuild.from_value(environment.torch) if environment.torch else None,
+        tritons=tuple(map(CheckedBuild.from_value, environment.tritons)),
         gpu=environment.card.name if environment.card else None,
         driver=environment.card.driver if environment.card else None,
         target=environment.target,
@@ -61,10 +61,7 @@ def judge_environment(
         command=fitted.command,
         contradictions=tuple(each.text for each in environment.contradictions),
         packages=tuple(map(_package, judged)),
-        machine=tuple(
-            MachineCheck(name=each.name, ok=each.ok, detail=each.detail, remedy=each.remedy)
-            for each in checks
-        ),
+        machine=tuple(map(MachineCheck.from_value, checks)),
         best=best,
     )
 
@@ -80,22 +77,15 @@ def _judge(about: str, evidence: PackageEvidence, environment: Environment) -> J
     return JudgedPackage(about, ranked, current, measured, slower)
 
 
-def _build(build: Build) -> CheckedBuild:
-    return CheckedBuild(
-        name=build.name, version=build.version, release=build.release, origin=build.origin
-    )
-
-
 def _package(judged: JudgedPackage) -> CheckedPackage:
     candidate = judged.current
     standing = candidate.standings[0] if candidate is not None else None
     failures = []
     for each in candidate.failures if candidate is not None else ():
         failures.append(
-            CheckedFailure(
+            CheckedFailure.from_value(
+                each,
                 operator=each.name,
-                kernel=each.kernel,
-                code=each.code,
                 since=_since(each, judged),
                 decides=each.reach is Reach.MODELS,
             )

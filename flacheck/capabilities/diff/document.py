@@ -1,7 +1,7 @@
 """The document flacheck.diff/1."""
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, field
 
@@ -18,6 +18,7 @@ from flacheck.model.answer import Answer
 from flacheck.model.wire import CellKey, Code, JsonStruct, Natural, NotEmpty, Seconds
 from flacheck.tables.advisories import PublishedAdvisory
 
+_Row = TypeVar("_Row", bound="DiffRow")
 _Resource = Annotated[str, Meta(pattern="^(spills|registers|shared|stack)$")]
 
 
@@ -211,17 +212,7 @@ class DiffDocument(Answer, frozen=True, kw_only=True):
 def diff_side(side: ComparedSide) -> DiffSide:
     """Return a side in the form of the document."""
     counts = {verdict.value: side.verdicts.get(verdict, 0) for verdict in Verdict}
-    return DiffSide(
-        text=side.text,
-        name=side.name,
-        toolchain=side.toolchain,
-        triton=side.triton,
-        torch=side.torch,
-        torch_for=side.torch_for,
-        verdicts=VerdictCounts(**counts),
-        partial=side.partial,
-        package=side.package,
-    )
+    return DiffSide.from_value(side, verdicts=VerdictCounts(**counts))
 
 
 def diff_failures(cells: Iterable[ObservedCell]) -> tuple[DiffFailure, ...]:
@@ -235,14 +226,14 @@ def diff_failures(cells: Iterable[ObservedCell]) -> tuple[DiffFailure, ...]:
 
 def diff_rows(changes: Iterable[Difference]) -> tuple[DiffRow, ...]:
     """Return the rows of changes."""
-    return tuple(DiffRow(**_row_fields(change)) for change in changes)
+    return tuple(_row(DiffRow, change) for change in changes)
 
 
 def slower_rows(changes: Iterable[Difference]) -> tuple[SlowerRow, ...]:
     """Return the rows of slower compiles."""
     rows = []
     for change in changes:
-        rows.append(SlowerRow(**_row_fields(change), times=round(change.slower or 0, 2)))
+        rows.append(_row(SlowerRow, change, times=round(change.slower or 0, 2)))
     return tuple(rows)
 
 
@@ -252,24 +243,20 @@ def grown_rows(changes: Iterable[Difference]) -> tuple[GrownRow, ...]:
     for change in changes:
         functions = {name: _growth(each) for name, each in change.functions.items()}
         more = _growth(change.more or {})
-        rows.append(GrownRow(**_row_fields(change), more=more, functions=functions))
+        rows.append(_row(GrownRow, change, more=more, functions=functions))
     return tuple(rows)
 
 
-def _row_fields(change: Difference) -> dict[str, Any]:
-    """Return the fields of `DiffRow`."""
-    record = change.record
-    return {
-        "kernel": record.kernel,
-        "package": record.package,
-        "dtype": record.dtype,
-        "target": record.target,
-        "exact": change.pair.exact,
-        "reason": change.reason,
-        "waived": change.is_waived,
-        "before": _result(change.pair.before),
-        "after": _result(change.pair.after),
-    }
+def _row(kind: type[_Row], change: Difference, **more: Any) -> _Row:
+    return kind.from_value(
+        change.record,
+        exact=change.pair.exact,
+        reason=change.reason,
+        waived=change.is_waived,
+        before=_result(change.pair.before),
+        after=_result(change.pair.after),
+        **more,
+    )
 
 
 def _result(record: Record | None) -> DiffResult | None:
@@ -280,18 +267,8 @@ def _result(record: Record | None) -> DiffResult | None:
         shared=record.resources.get("shared"),
         spills=record.resources.get("spills"),
     )
-    return DiffResult(
-        key=record.key,
-        toolchain=record.toolchain,
-        options=record.options,
-        verdict=record.verdict,
-        code=record.code,
-        signature=record.signature,
-        message=record.message.partition("\n")[0],
-        reason=record.reason,
-        seconds=record.seconds,
-        resources=resources,
-    )
+    message = record.message.partition("\n")[0]
+    return DiffResult.from_value(record, message=message, resources=resources)
 
 
 def _growth(more: ResourceGrowth) -> _GrowthByResource:

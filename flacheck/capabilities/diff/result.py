@@ -66,11 +66,10 @@ class Comparison(ComparedSides):
             tuple(advisory.published() for advisory in before),
             tuple(advisory.published() for advisory in after),
         )
-        document = DiffDocument(
+        document = DiffDocument.from_value(
+            self,
             **structs.asdict(self.in_words),
             schema="flacheck.diff/1",
-            about=self.about,
-            targets=self.targets,
             narrowed=self.is_narrowed,
             before=diff_side(self.before),
             after=diff_side(self.after),
@@ -86,14 +85,9 @@ class Comparison(ComparedSides):
             only_from=diff_rows(self.of(DifferenceKind.ONLY_FROM)),
             only_to=diff_rows(self.of(DifferenceKind.ONLY_TO)),
             advisories=advisories,
-            package=self.package,
-            pin=self.pin,
             failures=DiffFailures(*(diff_failures(cells) for cells in self.failures)),
             moved=tuple(MovedKernel(*names) for names in self.moved),
             fallbacks=tuple(fallback.reported() for fallback in self.fallbacks),
             source="published" if self.published else "own",
-            published=self.published,
-            sizes=self.sizes,
-            measured=self.measured,
         )
         return document.to_json()

@@ -161,24 +161,13 @@ class DtypeFinding:
         kernel, shared = None, None
         if self.reached_kernels:
             kernel, shared = self.reached_kernels[0].kernel, self.reached_kernels[0].shared
-        return FindingDocument(
-            code=self.code,
+        return FindingDocument.from_value(
+            self,
             kernel=kernel,
-            file=self.file,
-            line=self.line,
-            source=self.source,
-            operand=self.operand,
-            source_dtype=self.source_dtype,
-            result_dtype=self.result_dtype,
-            mode=self.mode,
             shared=shared,
-            subject=self.subject,
-            parameter=self.parameter,
             kernels=tuple(each.document() for each in self.reached_kernels),
             beyond=tuple(each.document() for each in self.beyond),
             trips=self.error_at_end,
-            message=self.message,
-            fix=self.fix,
             known=self.is_known,
             after_fix=self.is_after_fix,
         )

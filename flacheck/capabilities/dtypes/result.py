@@ -109,18 +109,14 @@ class DtypesResult:
         if self.fix_result is not None:
             lefts = (len(self.fix_result.remaining), len(self.fix_result.not_fixed))
             mended = FixDocument(self.fix_result.diff, *lefts)
-        document = DtypesDocument(
+        document = DtypesDocument.from_value(
+            self,
             schema="flacheck.dtypes/1",
-            about=self.about,
             modes=tuple(map(str, self.modes)),
             findings=tuple(finding.document() for finding in self.findings),
             followed=self.launch_counts,
-            not_followed=self.not_followed,
-            late=self.late,
-            stand_ins=self.stand_ins,
             not_imported=self.modules,
             mended=mended,
-            cures=self.cures,
             head_sizes=tuple(each.document() for each in self.heads),
         )
         return document.to_json()

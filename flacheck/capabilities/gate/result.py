@@ -17,7 +17,7 @@ from flacheck.capabilities.gate.judged_pins import (
     ReleaseState,
     WaiverUse,
 )
-from flacheck.capabilities.gate.pins import Pin, PinChange
+from flacheck.capabilities.gate.pins import PinChange
 from flacheck.evidence.analysis.compiled_sizes import CompiledSizes
 from flacheck.evidence.analysis.judgement import PackageFailure
 from flacheck.evidence.analysis.standing_state import StandingState
@@ -145,49 +145,27 @@ class Gate(JudgedPins):
 
     def to_json(self) -> Json:
         """Return the document flacheck.gate/1."""
-        document = GateDocument(
+        document = GateDocument.from_value(
+            self,
             **structs.asdict(self.in_words),
             schema="flacheck.gate/1",
-            pins=tuple(map(_gate_pin, self.pins)),
+            pins=tuple(map(GatePin.from_value, self.pins)),
             compiler=self.compiler.family,
             versions=tuple(map(_gate_release, self.versions)),
-            questions=self.questions,
-            untested=self.untested,
-            package_failures=self.package_failures,
-            baseline=self.baseline,
             conflicts=tuple(map(_gate_conflict, self.conflicts)),
             waived=tuple(map(_gate_waiver, self.judged_waivers)),
             suggest=tuple(map(_gate_change, self.suggest)),
             source="published" if self.published else "own",
-            published=self.published,
         )
         return document.to_json()
 
 
-def _gate_pin(pin: Pin) -> GatePin:
-    return GatePin(pin.file, pin.line, pin.name, pin.specifier)
-
-
 def _gate_release(release: JudgedRelease) -> GateRelease:
-    return GateRelease(
-        triton=release.triton,
-        torch=release.torch,
-        state=release.state,
-        standing=StandingState(release.standing.value),
-        codes=tuple(release.codes),
-        kernels=tuple(release.kernels),
-        why=release.why,
-        advisories=release.advisories,
-        answered=release.answered,
-        asked=release.asked,
-        known=release.known,
-        sizes=release.sizes,
-    )
+    return GateRelease.from_value(release, standing=StandingState(release.standing.value))
 
 
 def _gate_conflict(conflict: Conflict) -> GateConflict:
-    pins = tuple(map(_gate_pin, conflict.pins))
-    return GateConflict(conflict.installation, pins, conflict.reason)
+    return GateConflict.from_value(conflict, pins=tuple(map(GatePin.from_value, conflict.pins)))
 
 
 def _gate_waiver(judged: JudgedWaiver) -> GateWaiver:
@@ -195,5 +173,4 @@ def _gate_waiver(judged: JudgedWaiver) -> GateWaiver:
 
 
 def _gate_change(change: PinChange) -> GateChange:
-    pin = change.pin
-    return GateChange(pin.file, pin.line, pin.name, pin.specifier, change.to, pin.obstacle)
+    return GateChange.from_value(change.pin, to=change.to)

@@ -230,14 +230,7 @@ def _not_built(
             if is_selected and (each.about, each.configs, toolchain, each.target) not in there:
                 missing.append(toolchain)
         if missing:
-            gaps.append(
-                KnownGap(
-                    about=each.about,
-                    configs=each.configs,
-                    target=each.target,
-                    toolchains=tuple(missing),
-                )
-            )
+            gaps.append(KnownGap.from_value(each, toolchains=tuple(missing)))
     return gaps
 
 
@@ -279,12 +272,10 @@ def _place(
         torch = torch_pins.torch_for(release)
         packages = [first.about] if first.version else []
         against = advisories.of(sorted(standing.kernels), release, standing.target, packages)
-    return KnownPlace(
-        about=first.about,
+    return KnownPlace.from_value(
+        first,
         configs=" and ".join(sorted({header.configs for header in headers}, key=WIDEST.index)),
-        toolchain=standing.toolchain,
         torch=tuple(torch),
-        target=standing.target,
         standing=standing.state,
         cells=standing.answered_count,
         configurations=standing.configurations,
@@ -298,9 +289,6 @@ def _place(
         fallbacks=_each_once(_of_kernels(standing, headers, "fallbacks")),
         highlights=_each_once(_of_kernels(standing, headers, "highlights")),
         measured=card_comparisons(headers, documents, standing.question.about, standing.place),
-        date=first.date,
-        flacheck=first.flacheck,
-        python=first.python,
         reason=why_not_valid(first),
     )
 

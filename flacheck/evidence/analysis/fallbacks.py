@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType, convert
@@ -105,26 +105,19 @@ class Fallback:
         """
         if self.places:
             return self.searched()
-        return ReportedFallback(
-            kernel=self.kernel,
-            toolchain=self.toolchain,
-            target=self.target,
-            failing=self.failing,
-            use=self.use,
+        return ReportedFallback.from_value(
+            self,
             cost=FallbackCost(changes=self.changes, steps=self.steps),
+            marks=UNSET,
+            follows=UNSET,
+            places=UNSET,
         )
 
     def searched(self) -> SearchedFallback:
         """Return the fallback of a search with all its fields."""
-        return SearchedFallback(
-            kernel=self.kernel,
-            toolchain=self.toolchain,
-            target=self.target,
-            failing=self.failing,
-            use=self.use,
-            cost=SearchedCost(changes=self.changes, steps=self.steps, loss=self.loss),
-            marks=self.marks,
-            follows=self.follows,
+        return SearchedFallback.from_value(
+            self,
+            cost=SearchedCost.from_value(self),
             places=tuple(FallbackPlace(*place) for place in self.places),
         )
 
@@ -149,14 +142,8 @@ class Fallback:
     def from_json(value: Mapping[str, Any], package: str | None) -> Fallback:
         """Return a stored fallback of a search."""
         stored = convert(value, SearchedFallback)
-        return Fallback(
-            kernel=stored.kernel,
-            package=package,
-            toolchain=stored.toolchain,
-            target=stored.target,
-            failing=stored.failing,
-            use=stored.use,
-            steps=stored.cost.steps,
+        return replace(
+            Fallback.from_reported(stored, package),
             loss=stored.cost.loss,
             marks=stored.marks,
             follows=stored.follows,

@@ -53,8 +53,7 @@ class SignatureGroup:
 
     def document(self) -> FailureGroup:
         """Return the group in the form of flacheck.run/1."""
-        places = (self.toolchains, self.targets, self.kernels)
-        return FailureGroup(self.signature, self.code, self.count, *places)
+        return FailureGroup.from_value(self)
 
 
 def by_signature(cells: Sequence[ObservedCell]) -> list[SignatureGroup]:

@@ -68,17 +68,7 @@ class KnownGood:
 
     def document(self) -> KnownGoodRelease:
         """Return the compiler in the form of flacheck.run/1."""
-        return KnownGoodRelease(
-            toolchain=self.toolchain,
-            triton=self.triton,
-            torch=self.torch,
-            targets=self.targets,
-            cells=self.cells,
-            advisories=self.advisories,
-            standing=self.state,
-            configurations=self.configurations,
-            kernels=self.kernels,
-        )
+        return KnownGoodRelease.from_value(self, standing=self.state)
 
 
 class Specifier(JsonStruct, frozen=True):

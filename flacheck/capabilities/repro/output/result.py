@@ -155,7 +155,8 @@ class Reproduced:
 
     def to_json(self, files: list[str]) -> Json:
         """Return the document flacheck.repro/1, with the names of the files."""
-        document = ReproDocument(
+        document = ReproDocument.from_value(
+            self,
             schema="flacheck.repro/1",
             cell=self.cell.key,
             kernel=self.cell.kernel.name,
@@ -170,9 +171,6 @@ class Reproduced:
             ran=self.effort.ran,
             slipped=self.effort.slips,
             seconds=round(self.effort.seconds, 1),
-            complete=self.complete,
-            lost_neighbours=list(self.lost_neighbours),
-            failing_pass=self.failing_pass,
             runs=ScriptRuns(self.runs.failures, self.runs.of),
             versions=self._versions(),
             files=files,
