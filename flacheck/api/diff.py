@@ -71,7 +71,7 @@ def diff(
     folder = Path(options["store"])
     before = sides.read(from_, folder, selection.toolchains)
     after = sides.read(to, folder, selection.toolchains)
-    for note in (*sides.notes(before), *sides.notes(after)):
+    for note in (*before.notes, *after.notes):
         handle(Progress(note))
     matrix, package = options["matrix"], one_package(options["package"], "diff")
     subject = subject_of(matrix, package, options["trust"], options["configs"])

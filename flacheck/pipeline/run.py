@@ -331,11 +331,9 @@ def cells_to_compile(cells: Sequence[Cell], store: Store, options: RunOptions) -
     return [cell for cell in cells if cell.key not in stored]
 
 
-def records_of(
-    plan: Plan, store: Store, options: RunOptions | None = None, run: str = ""
-) -> Iterator[Record]:
+def records_of(plan: Plan, store: Store, options: RunOptions | None = None) -> Iterator[Record]:
     """Yield the records of a run of the plan."""
-    for event in run_plan(plan, store, options or RunOptions(), run=run):
+    for event in run_plan(plan, store, options or RunOptions()):
         if isinstance(event, RecordSettled):
             yield event.record
 

@@ -39,6 +39,8 @@ from flacheck.store.file import StoreFile
 
 FILE = "flacheck.sqlite"
 _VERDICTS = {verdict.value: verdict for verdict in Verdict}
+# The records whose seconds estimate those of others.
+_NEWEST_COSTS = 20_000
 # Characters of a key that identify a cell, as git's short hashes do.
 PREFIX = 8
 
@@ -394,14 +396,12 @@ class Store(StoreFile):
         )
         return dict(self._rows(sql, toolchain, target))
 
-    def recent_costs(
-        self, number: int = 20_000, without: str | None = None
-    ) -> list[tuple[Any, ...]]:
+    def recent_costs(self) -> list[tuple[Any, ...]]:
         """Return what the newest records cost.
 
         Each row has kernel, package, GPU, dtype, launch, options, seconds and verdict. Only
         compiles that reached a verdict took their full time. Damaged records are left out, because
-        an estimate does not need them. `without` names a toolchain that is left out.
+        an estimate does not need them.
         """
         names = ("kernel", "package", "target", "dtype", "launch", "options", "seconds")
         columns = ", ".join(f"json_extract(body, '$.{name}')" for name in names)
@@ -410,10 +410,8 @@ class Store(StoreFile):
             " AND verdict IN ('compiles', 'fails') AND json_valid(body)"
             " AND json_type(body, '$.kernel') = 'text' AND json_type(body, '$.options') = 'object'"
             " AND coalesce(json_type(body, '$.launch'), 'null') IN ('object', 'null')"
-            " AND json_type(body, '$.seconds') IN ('integer', 'real')"
-            " AND json_extract(body, '$.toolchain') IS NOT ?",
-            number,
-            without,
+            " AND json_type(body, '$.seconds') IN ('integer', 'real')",
+            _NEWEST_COSTS,
         )
         costs = []
         for *parts, launch, options, seconds, verdict in rows:

@@ -148,13 +148,12 @@ def against(
     kernels: Iterable[str] | None = None,
     package: str | None = None,
     dtypes: Collection[str] | None = None,
-    num_warps: Collection[int] | None = None,
 ) -> tuple[Advisory, ...]:
     """Return the advisories against a Triton release (`3.7.0`) on a target.
 
     The release needs no compiled cell. An argument that is None is unknown and excludes nothing.
     With `kernels`, only advisories that list one of them count: a report about a pattern in the
-    code cannot be held against a kernel by its name (`general` lists those).
+    code cannot be held against a kernel by its name.
     """
     names = None if kernels is None else list(kernels)
     return tuple(
@@ -164,16 +163,7 @@ def against(
         and (names is None or any(map(advisory.names_kernel, names)))
         and (package is None or advisory.names_package(package))
         and _overlap(advisory.dtypes, dtypes)
-        and _overlap(advisory.num_warps, num_warps)
     )
-
-
-def general(release: str, target: str) -> tuple[Advisory, ...]:
-    """Return the advisories about patterns in the code for this release and target.
-
-    Such advisories are shown and never count against a release, since the pattern may be absent.
-    """
-    return tuple(each for each in against(release, target) if each.is_general)
 
 
 def of(

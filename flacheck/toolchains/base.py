@@ -69,7 +69,6 @@ class Toolchain:
     paths: tuple[str, ...]
     worker: str
     stages: tuple[str, ...] = ()
-    ld_lld: str | None = None
     unsupported: Mapping[str, str] = field(default_factory=dict, hash=False)
     missing: Mapping[str, str] = field(default_factory=dict, hash=False)
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -141,7 +141,7 @@ def parse_versions(texts: Iterable[str]) -> list[Version]:
     return sorted(versions)
 
 
-def near(version: Version, among: Sequence[Version], count: int = 4) -> list[Version]:
+def near(version: Version, among: Sequence[Version]) -> list[Version]:
     """Return the versions nearest to one that does not exist, oldest first."""
-    below = [v for v in among if v < version][-(count // 2) :]
-    return below + [v for v in among if v > version][: count // 2]
+    below = [v for v in among if v < version][-2:]
+    return below + [v for v in among if v > version][:2]

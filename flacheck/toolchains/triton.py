@@ -248,7 +248,6 @@ def _make_toolchain(choice: Choice, paths: tuple[str, ...]) -> Toolchain:
         paths=paths,
         worker="triton_worker",
         stages=STAGES,
-        ld_lld=linker.path,
         unsupported=choice.unsupported,
         missing=missing,
         environment={"TRITON_BACKENDS_IN_TREE": "1", **linker.environment},

@@ -248,7 +248,6 @@ def test_an_advisory_speaks_of_the_kernels_it_names(case: Case) -> None:
         assert BY_ID[case.id].is_general
         ids = advisories.against(case.release, case.target, kernels=["retention.chunk_fwd_o"])
         assert case.id not in _ids(ids)
-        assert case.id in _ids(advisories.general(case.release, case.target))
         return
     rows = advisories.against(case.release, case.target, kernels=[case.kernel])
     other = advisories.against(case.release, case.target, kernels=["retention.chunk_fwd_o"])
@@ -287,13 +286,8 @@ def test_what_is_not_known_rules_nothing_out() -> None:
     assert {"fla-gated-dqkwg-hopper", "fla-delta-rule-wy-hopper"} <= ids
 
 
-def test_dtypes_and_warps_narrow_what_counts() -> None:
-    """An advisory with dtypes or warps needs one of those of the launch."""
-    delta = ["fla.ops.delta_rule.wy_fast:prepare_wy_repr_bwd_kernel", DQKWG]
-    two = _ids(advisories.against("3.5.1", "sm90", kernels=delta, num_warps=[2]))
-    four = _ids(advisories.against("3.5.1", "sm90", kernels=delta, num_warps=[2, 4]))
-    assert two == {"fla-gated-dqkwg-hopper"}
-    assert four == {"fla-gated-dqkwg-hopper", "fla-delta-rule-wy-hopper"}
+def test_dtypes_narrow_what_counts() -> None:
+    """An advisory with dtypes needs one of those of the launch."""
     swiglu = ["liger_kernel.ops.mlp:_swiglu_kernel_backward_dI"]
     assert not advisories.against("3.7.1", "sm100", kernels=swiglu, dtypes=["fp32"])
     assert advisories.against("3.7.1", "sm100", kernels=swiglu, dtypes=["fp32", "bf16"])

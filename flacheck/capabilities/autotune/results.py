@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from flacheck.capabilities.autotune.occupancy import Occupancy
-from flacheck.evidence.analysis.fallbacks import Fallback, SearchedFallback
+from flacheck.evidence.analysis.fallbacks import Fallback, ReportedFallback
 from flacheck.evidence.analysis.order import count_noun, kernel_name
 from flacheck.model import Cell, Launch, Record, Verdict, canonical
 from flacheck.model.wire import Code, Count, JsonStruct, Natural, NotEmpty, Seconds
@@ -265,7 +265,7 @@ class TunerDocument(JsonStruct, frozen=True):
     ends: str | None
     pruned: tuple[_Config, ...]
     unkeyed: tuple[str, ...]
-    fallbacks: tuple[SearchedFallback, ...]
+    fallbacks: tuple[ReportedFallback, ...]
     prices: tuple[Price, ...]
     rank: Annotated[float, Meta(ge=-1, le=1)] | None
     not_timed: str | None
@@ -354,5 +354,5 @@ class TunerResult:
         return TunerDocument.from_value(
             self,
             configs=tuple(config.document() for config in self.configs),
-            fallbacks=tuple(fallback.searched() for fallback in self.fallbacks),
+            fallbacks=tuple(fallback.reported() for fallback in self.fallbacks),
         )

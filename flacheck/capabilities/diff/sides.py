@@ -78,6 +78,8 @@ class StoredSide:
     name: str
     records: tuple[Record, ...]
     partial: str | None = None
+    # Only the text of a release can be read in several ways.
+    notes: tuple[str, ...] = ()
 
     @property
     def toolchains(self) -> tuple[str, ...]:
@@ -86,13 +88,6 @@ class StoredSide:
 
 
 Side = ReleaseSide | StoredSide
-
-
-def notes(side: Side) -> tuple[str, ...]:
-    """Return the notes on how a side's text was read."""
-    if isinstance(side, ReleaseSide):
-        return side.notes
-    return ()
 
 
 def read(text: str, directory: Path, compilers: Sequence[str] = ()) -> Side:

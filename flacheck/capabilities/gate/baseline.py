@@ -153,26 +153,4 @@ def limit_to(standing: Standing, record_filter: RecordFilter) -> Standing | None
     """Return a standing with the selected kernels; None if nothing is left."""
     if not record_filter.kernels:
         return standing
-    cells = tuple(cell for cell in standing.cells if record_filter.names(cell.kernel))
-    untested = tuple(cell for cell in standing.untested_cells if record_filter.names(cell.kernel))
-    if not cells and not untested:
-        return None
-    kernels = frozenset(filter(record_filter.names, standing.kernels))
-    return replace(_limit_cells(standing, cells, untested), kernels=kernels)
-
-
-def _limit_cells(
-    standing: Standing, cells: tuple[ObservedCell, ...], untested: tuple[ObservedCell, ...]
-) -> Standing:
-    """Return a standing with some of its cells; a partial one stays partial."""
-    answer_count = len(cells) + len(untested)
-    total: int | None = answer_count
-    if standing.is_partial:
-        total = None
-    return replace(
-        standing,
-        requested_count=total,
-        answered_count=answer_count,
-        cells=cells,
-        untested_cells=untested,
-    )
+    return standing.of_cells(lambda cell: record_filter.names(cell.kernel))

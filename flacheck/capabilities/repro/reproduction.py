@@ -287,7 +287,6 @@ class Reproduction:
         script, script_runs = self._simplest_script(reduction, symptom)
         script_runs += self._runs(script, own, runs - len(script_runs))
         statuses = [run.status for run in script_runs]
-        original_run = self.run_original()
         table = self._verified_table(reduction, everywhere)
         # A script takes as long as the compile, which did not end on a release without a verdict.
         names = dict.fromkeys([*self.oracle.contrasts, *table])
@@ -312,7 +311,6 @@ class Reproduction:
             reduced_table=table,
             exits=self._in_order(exits),
             lost_neighbours=tuple(self._lost_neighbours(reduction)),
-            original_exit=original_run.status if original_run else None,
             output=script_runs[0].output if script_runs else "",
             failing_pass=self._failing_pass(reduction),
             complete=self.complete and set(self.table) == set(self.compilers.releases),

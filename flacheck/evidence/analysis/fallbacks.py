@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType, convert
@@ -24,12 +24,6 @@ class FallbackCost(JsonStruct, frozen=True, kw_only=True):
     changes: Count
     steps: Annotated[float, Meta(gt=0)]
     loss: float | UnsetType | None = UNSET
-
-
-class SearchedCost(FallbackCost, frozen=True, kw_only=True):
-    """The cost of a fallback from a search."""
-
-    loss: float | None
 
 
 class FallbackPlace(JsonStruct, frozen=True):
@@ -56,15 +50,6 @@ class ReportedFallback(JsonStruct, frozen=True, kw_only=True):
     marks: Mapping[str, Mark] | UnsetType = UNSET
     follows: Mapping[str, Any] | UnsetType = UNSET
     places: Annotated[tuple[FallbackPlace, ...], Meta(min_length=1)] | UnsetType = UNSET
-
-
-class SearchedFallback(ReportedFallback, frozen=True, kw_only=True):
-    """A fallback from a search, with everything that only a search has."""
-
-    cost: SearchedCost
-    marks: Mapping[str, Mark]
-    follows: Mapping[str, Any]
-    places: Annotated[tuple[FallbackPlace, ...], Meta(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -104,22 +89,12 @@ class Fallback:
         Fields that only a search fills are left out of fallbacks from the scan's own records.
         """
         if self.places:
-            return self.searched()
-        return ReportedFallback.from_value(
-            self,
-            cost=FallbackCost(changes=self.changes, steps=self.steps),
-            marks=UNSET,
-            follows=UNSET,
-            places=UNSET,
-        )
-
-    def searched(self) -> SearchedFallback:
-        """Return the fallback of a search with all its fields."""
-        return SearchedFallback.from_value(
-            self,
-            cost=SearchedCost.from_value(self),
-            places=tuple(FallbackPlace(*place) for place in self.places),
-        )
+            cost = FallbackCost.from_value(self)
+            places = tuple(FallbackPlace(*place) for place in self.places)
+            return ReportedFallback.from_value(self, cost=cost, places=places)
+        cost = FallbackCost(changes=self.changes, steps=self.steps)
+        unset = dict.fromkeys(("marks", "follows", "places"), UNSET)
+        return ReportedFallback.from_value(self, cost=cost, **unset)
 
     def to_json(self) -> Json:
         """Return the fallback as in a summary, as plain JSON values."""
@@ -127,7 +102,8 @@ class Fallback:
 
     @staticmethod
     def from_reported(reported: ReportedFallback, package: str | None) -> Fallback:
-        """Return a fallback that a summary reported, without what only a search has."""
+        """Return a fallback that a summary reported."""
+        loss = reported.cost.loss
         return Fallback(
             kernel=reported.kernel,
             package=package,
@@ -136,16 +112,13 @@ class Fallback:
             failing=reported.failing,
             use=reported.use,
             steps=reported.cost.steps,
+            loss=None if loss is UNSET else loss,
+            marks=reported.marks or {},
+            follows=reported.follows or {},
+            places=tuple((each.toolchain, each.target) for each in reported.places or ()),
         )
 
     @staticmethod
     def from_json(value: Mapping[str, Any], package: str | None) -> Fallback:
-        """Return a stored fallback of a search."""
-        stored = convert(value, SearchedFallback)
-        return replace(
-            Fallback.from_reported(stored, package),
-            loss=stored.cost.loss,
-            marks=stored.marks,
-            follows=stored.follows,
-            places=tuple((place.toolchain, place.target) for place in stored.places),
-        )
+        """Return a stored fallback."""
+        return Fallback.from_reported(convert(value, ReportedFallback), package)

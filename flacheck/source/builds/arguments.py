@@ -84,10 +84,6 @@ class BuildUnit:
     dropped_flags: tuple[str, ...] = ()
     of_torch: bool = False
 
-    @property
-    def is_device_code(self) -> bool:
-        return self.file.endswith(".cu")
-
 
 @dataclass(frozen=True)
 class BuildUnits:

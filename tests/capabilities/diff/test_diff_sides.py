@@ -62,7 +62,7 @@ def test_a_requirement_is_the_newest_release_that_it_admits(
 
 def test_what_was_chosen_of_several_is_said() -> None:
     """The note names the chosen torch with its Triton."""
-    (note,) = sides.notes(sides.read("torch==2.12.*", Path()))
+    (note,) = sides.read("torch==2.12.*", Path()).notes
     assert note == (
         "torch==2.12.* admits 2.12.0 and 2.12.1: torch 2.12.1 (Triton 3.7.1) is compared"
     )

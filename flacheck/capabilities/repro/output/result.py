@@ -105,14 +105,14 @@ class Reproduced:
     """A reproduction: the cell, its failure, the specimens before and after, and the verification.
 
     `runs` count the script's runs on the failing release in fresh processes. `exits` has its exit
-    status on each release that ran it, `original_exit` that of the original's script on the failing
-    release. `lost_neighbours` are the nearest releases that judge the two unlike each other up to
-    the failing stage. `releases` are all that were to be verified; `original_table` lacks those
-    that did not compile the original. `output` is the text that the script printed, `failing_pass`
-    the last pass that the compiler began. `complete` is False if the search or the verification
-    ended early or left a release out; `ttir` is the module's text if the failure also shows from
-    there, `short_script` a script without any check that was seen to fail in this way. `changes`
-    are sentences about the launch, `operations` those of the reduction on values of known types.
+    status on each release that ran it. `lost_neighbours` are the nearest releases that judge the
+    two unlike each other up to the failing stage. `releases` are all that were to be verified;
+    `original_table` lacks those that did not compile the original. `output` is the text that the
+    script printed, `failing_pass` the last pass that the compiler began. `complete` is False if the
+    search or the verification ended early or left a release out; `ttir` is the module's text if the
+    failure also shows from there, `short_script` a script without any check that was seen to fail
+    in this way. `changes` are sentences about the launch, `operations` those of the reduction on
+    values of known types.
     """
 
     cell: Cell
@@ -128,7 +128,6 @@ class Reproduced:
     reduced_table: Table
     exits: Mapping[str, int]
     lost_neighbours: tuple[str, ...] = ()
-    original_exit: int | None = None
     output: str = ""
     failing_pass: str | None = None
     complete: bool = True
