@@ -22,82 +22,44 @@ from flacheck.reports.display import forgive_encodings
 
 # A command's module is imported when the command runs, or its own page is printed.
 _COMMANDS = {
-    "check": CommandPlace(
-        "check", "check", ASK, "Check torch, Triton, driver and packages that are installed here."
-    ),
-    "scan": CommandPlace(
-        "scan", "scan", ASK, "Compile kernels under releases, GPUs and dtypes; name failures."
-    ),
-    "diff": CommandPlace(
-        "diff", "diff", ASK, "Compare two releases of torch or Triton: can I upgrade?"
-    ),
-    "gate": CommandPlace(
-        "gate", "gate", ASK, "Judge the releases that your pins of torch and triton allow."
-    ),
+    "check": CommandPlace(ASK, "Check torch, Triton, driver and packages that are installed here."),
+    "scan": CommandPlace(ASK, "Compile kernels under releases, GPUs and dtypes; name failures."),
+    "diff": CommandPlace(ASK, "Compare two releases of torch or Triton: can I upgrade?"),
+    "gate": CommandPlace(ASK, "Judge the releases that your pins of torch and triton allow."),
     "known": CommandPlace(
-        "known_results",
-        "known",
-        ASK,
-        "Show published results: failing kernels, good pairs and pins.",
+        ASK, "Show published results: failing kernels, good pairs and pins.", "known_results"
     ),
-    "init": CommandPlace(
-        "init", "init", ASK, "Write a CI workflow, settings, hook and baseline for this project."
-    ),
-    "explain": CommandPlace(
-        "explain", "explain", TRACE, "Name the failure in a log: cause, versions, remedy, links."
-    ),
-    "bisect": CommandPlace(
-        "bisect", "bisect", TRACE, "Find the release or commit that changes a cell's result."
-    ),
-    "repro": CommandPlace(
-        "repro", "repro", TRACE, "Reduce a failure to a script that imports only Triton."
-    ),
+    "init": CommandPlace(ASK, "Write a CI workflow, settings, hook and baseline for this project."),
+    "explain": CommandPlace(TRACE, "Name the failure in a log: cause, versions, remedy, links."),
+    "bisect": CommandPlace(TRACE, "Find the release or commit that changes a cell's result."),
+    "repro": CommandPlace(TRACE, "Reduce a failure to a script that imports only Triton."),
     "autotune": CommandPlace(
-        "autotune",
-        "autotune",
-        TRACE,
-        "Show how autotuners treat a kernel's configurations and keys.",
+        TRACE, "Show how autotuners treat a kernel's configurations and keys."
     ),
     "bench": CommandPlace(
-        "bench",
-        "bench",
-        TRACE,
-        "Time an operator's forms against each other on this machine's GPU.",
+        TRACE, "Time an operator's forms against each other on this machine's GPU."
     ),
-    "measure": CommandPlace(
-        "measure",
-        "measure",
-        TRACE,
-        "Measure what releases make slower or wrong on a GPU.",
-    ),
-    "dtypes": CommandPlace(
-        "dtypes", "dtypes", TRACE, "Find the line that breaks a kernel's dtypes under autocast."
-    ),
+    "measure": CommandPlace(TRACE, "Measure what releases make slower or wrong on a GPU."),
+    "dtypes": CommandPlace(TRACE, "Find the line that breaks a kernel's dtypes under autocast."),
     "capture": CommandPlace(
-        "capture",
-        "capture",
         TRACE,
         "Record a program's launches, with or without a GPU.",
-        {"ignore_unknown_options": True},
+        settings={"ignore_unknown_options": True},
     ),
-    "report": CommandPlace(
-        "report", "report", KEEP, "Render stored runs; several become one report."
-    ),
-    "schema": CommandPlace("lists", "schema", KEEP, "Print the JSON Schema of an output."),
+    "report": CommandPlace(KEEP, "Render stored runs; several become one report."),
+    "schema": CommandPlace(KEEP, "Print the JSON Schema of an output.", "lists"),
     "list": CommandPlace(
-        "lists", "show", MACHINE, "List kernels, matrices, targets, rules or advisories."
+        MACHINE, "List kernels, matrices, targets, rules or advisories.", "lists", "show"
     ),
-    "doctor": CommandPlace(
-        "doctor", "doctor", MACHINE, "Check this machine; print a remedy for each failed check."
-    ),
-    "help": CommandPlace("help", "help_", MACHINE, "Explain a topic or a command."),
-    "runs": CommandPlace("runs", "app", KEEP, "List or remove stored runs."),
-    "results": CommandPlace("results", "app", KEEP, "Make, check and fetch published results."),
+    "doctor": CommandPlace(MACHINE, "Check this machine; print a remedy for each failed check."),
+    "help": CommandPlace(MACHINE, "Explain a topic or a command.", function="help_"),
+    "runs": CommandPlace(KEEP, "List or remove stored runs.", function="app"),
+    "results": CommandPlace(KEEP, "Make, check and fetch published results.", function="app"),
     "toolchain": CommandPlace(
-        "toolchain", "app", MACHINE, "List, install or remove compilers, each isolated."
+        MACHINE, "List, install or remove compilers, each isolated.", function="app"
     ),
     "cache": CommandPlace(
-        "cache", "app", MACHINE, "Show or remove what flacheck installed and captured."
+        MACHINE, "Show or remove what flacheck installed and captured.", function="app"
     ),
 }
 app = commands.group(

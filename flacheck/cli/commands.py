@@ -148,22 +148,24 @@ class CommandPlace:
     """The module of a command, or of a group of commands, and its row in the help page.
 
     Attributes:
-        module: Its name in `flacheck.cli`.
-        function: The name of its function, or of the group's `typer.Typer`.
         panel: The group of commands in which the help page shows it.
         summary: The first line of its own help page.
+        module: Its name in `flacheck.cli`, by default the command's.
+        function: The name of its function, by default the command's, or of the group's
+            `typer.Typer`.
         settings: Typer's settings of the command's context.
     """
 
-    module: str
-    function: str
     panel: str
     summary: str
+    module: str = ""
+    function: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def load(self, name: str) -> Any:
         """Return the command or group, whose module is imported now."""
-        thing = getattr(import_module(f"flacheck.cli.{self.module}"), self.function)
+        module = import_module(f"flacheck.cli.{self.module or name}")
+        thing = getattr(module, self.function or name)
         if not isinstance(thing, typer.Typer):
             app = typer.Typer(add_completion=False, rich_markup_mode=None)
             add(app, name, thing, **self.settings)
