@@ -55,6 +55,8 @@ _NOISE: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
         (r"(?<![\w.])\d+(?:x\d+)*x?", "#"),
         (r"(?<=#)(?:\.\d+)+", ""),
         (r"@+", "@"),
+        # Newer releases print the operation as well.
+        (r"(\bexplicitly marked illegal\b).*", r"\1"),
         # LLVM releases word this error in two ways.
         (r"\bcouldn't\b", "could not"),
         (r"\s+", " "),

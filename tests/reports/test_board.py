@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 import flacheck
 from flacheck import UsageError
-from flacheck.capabilities.known_results.document import Known
 from flacheck.evidence.published.compiled_kernels import CompiledKernels
 from flacheck.reports import board
 from flacheck.reports.site.grid import Shown
@@ -61,7 +60,7 @@ def test_no_page_needs_a_server(site: Path) -> None:
 
 
 def test_a_badge_is_an_image_with_its_text(site: Path) -> None:
-    """The badge has the number of releases as text."""
+    """The badge has release, version and number of kernels as text."""
     (badge,) = site.glob("*.svg")
     image = ElementTree.parse(badge).getroot()
     assert image.attrib["aria-label"] == "Triton 3.4.0: 0.1.1 all 1 kernels"
@@ -92,29 +91,30 @@ def test_the_feed_links_to_the_places_of_each_release(site: Path) -> None:
         assert f'id="{anchor}"' in (site / page).read_text()
 
 
-def test_a_failure_in_fp32_alone_does_not_darken_a_cell(folder: Path) -> None:
-    """The colour follows failures in bf16 and fp16; the text counts all."""
+def test_text_and_colour_follow_the_kernels_that_models_meet(folder: Path) -> None:
+    """Other failures are a note; a call that is refused darkens a cell and is no kernel."""
     answer = flacheck.known("flash-linear-attention", results=folder)
     place = next(each for each in answer.places if each.failing_kernels)
-    (kernel,) = place.failing_kernels
-    others = {f"k{number}" for number in range(9)}
-    in_half = Shown.of(place, CompiledKernels(others, {kernel}))
-    in_fp32 = Shown.of(place, CompiledKernels(others, set()))
-    assert (in_half.share, in_half.tone) == ("9 of 10", "most")
-    assert (in_fp32.share, in_fp32.tone) == ("9 of 10", "nearly")
-
-
-def _hostile(folder: Path) -> Known:
-    answer = flacheck.known("flash-linear-attention", results=folder)
-    place = answer.places[0]
-    cause = replace(place.causes[0], line=HOSTILE, kernels={HOSTILE: 1})
-    hostile = replace(place, causes=(cause,), failing_kernels=(HOSTILE,), about=f"../{HOSTILE}==1")
-    return replace(answer, package=f"../../{HOSTILE}", places=(hostile,), answer=HOSTILE)
+    (kernel,) = place.deciding_kernels
+    rare = replace(place, deciding_kernels=())
+    refused = replace(place, failing_kernels=("m:Op",), deciding_kernels=("m:Op",))
+    compiled = CompiledKernels({f"k{number}" for number in range(9)}, {kernel})
+    cells = [Shown.of(each, compiled) for each in (place, rare, refused)]
+    assert [(each.share, each.note, each.tone) for each in cells] == [
+        ("9 of 10", "", "most"),
+        ("all 9", "1 other fails", "nearly"),
+        ("all 9", "1 other fails", "most"),
+    ]
 
 
 def test_names_from_a_file_of_results_are_text_only(folder: Path) -> None:
     """Hostile names stay in the folder and do not become markup."""
-    for name, text in board.render([_hostile(folder)], {}):
+    answer = flacheck.known("flash-linear-attention", results=folder)
+    place = answer.places[0]
+    causes = (replace(place.causes[0], line=HOSTILE, kernels={HOSTILE: 1}),)
+    place = replace(place, causes=causes, failing_kernels=(HOSTILE,), about=f"../{HOSTILE}==1")
+    hostile = replace(answer, package=f"../../{HOSTILE}", places=(place,), answer=HOSTILE)
+    for name, text in board.render([hostile], {}):
         assert re.fullmatch(r"[a-z0-9-]+(\.[0-9]+)*\.(html|svg|xml)", name)
         assert "<img src=x" not in text
 
@@ -122,17 +122,9 @@ def test_names_from_a_file_of_results_are_text_only(folder: Path) -> None:
 def test_packages_do_not_share_a_page(folder: Path) -> None:
     """Names that differ only in signs have different pages."""
     answer = flacheck.known("flash-linear-attention", results=folder)
-    names = [
-        name
-        for name, _ in board.render(
-            [
-                answer,
-                replace(answer, package="flash.linear_attention"),
-                replace(answer, package="flash_linear.attention"),
-            ],
-            {},
-        )
-    ]
+    like = ("flash-linear-attention", "flash.linear_attention", "flash_linear.attention")
+    answers = [replace(answer, package=name) for name in like]
+    names = [name for name, _ in board.render(answers, {})]
     assert len(names) == len(set(names)) == 10
 
 

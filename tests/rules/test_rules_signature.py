@@ -123,6 +123,9 @@ def test_a_diagnostic_keeps_its_signature_over_places_and_temporaries(
     other = f"/{'/'.join(path)}/k.py:{line}:{column}: error: operand %{ssa} at {address:#x} does not dominate this use"
     plain = "/a/k.py:1:2: error: operand %7 at 0x10 does not dominate this use"
     assert signature(read(other)[0], "ttgir") == signature(read(plain)[0], "ttgir")
+    refused = "k.py:1:2: error: failed to legalize operation 'tt.return' that was explicitly marked illegal"
+    newer = f'{refused}: "tt.return"(%{ssa}) : (i32) -> ()'
+    assert signature(read(newer)[0], "llir") == signature(read(refused)[0], "llir")
 
 
 @given(

@@ -27,11 +27,12 @@ class KnownPlace(JsonStruct, frozen=True, kw_only=True):
     """The published answer of a package version on one release and GPU.
 
     `configs` are the configurations of its files, `edges and usual`. `failing_kernels` are those
-    with a failure that counts, `untested_kernels` those of which every cell is untested. `sizes`
-    are those of the compiled launches, null if they are unknown; `older_launches` is true if a
-    capture of today would make other launches. `measured` has the release beside another one on
-    each GPU where both were measured, by the user or the project. `reason` is null if the answer is
-    about the package that is installed here, else the difference.
+    with a failure that counts, `deciding_kernels` those of them that models meet;
+    `untested_kernels` are those of which every cell is untested. `sizes` are those of the compiled
+    launches, null if they are unknown; `older_launches` is true if a capture of today would make
+    other launches. `measured` has the release beside another one on each GPU where both were
+    measured, by the user or the project. `reason` is null if the answer is about the package that
+    is installed here, else the difference.
     """
 
     about: str
@@ -47,6 +48,7 @@ class KnownPlace(JsonStruct, frozen=True, kw_only=True):
     older_launches: bool
     untested_kernels: tuple[str, ...]
     failing_kernels: tuple[str, ...]
+    deciding_kernels: tuple[str, ...]
     causes: tuple[KnownCause, ...]
     advisories: tuple[str, ...]
     fallbacks: tuple[ReportedFallback, ...]

@@ -28,6 +28,7 @@ from flacheck.evidence.analysis.observation import ObservedCell
 from flacheck.evidence.analysis.order import by_target, by_version, split
 from flacheck.evidence.analysis.standing import Standing
 from flacheck.evidence.analysis.standing_state import StandingState, add_shares
+from flacheck.evidence.analysis.weight import Reach, weigh
 from flacheck.evidence.answers import (
     RankedRelease,
     best_answer,
@@ -263,8 +264,8 @@ def _place(
     standing: Standing, headers: Sequence[Header], documents: Sequence[MeasureDocument]
 ) -> KnownPlace:
     """Return the answer of a place; its files are the headers."""
-    deciding = [each for each in headers if file_name(each) in standing.sources]
-    first = (deciding or headers)[0]
+    sources = [each for each in headers if file_name(each) in standing.sources]
+    first = (sources or headers)[0]
     release = split(standing.toolchain)[1]
     torch: Sequence[str] = ()
     against: Sequence[str] = ()
@@ -272,6 +273,7 @@ def _place(
         torch = torch_pins.torch_for(release)
         packages = [first.about] if first.version else []
         against = advisories.of(sorted(standing.kernels), release, standing.target, packages)
+    deciding = [each.kernel for each in weigh(standing) if each.reach is Reach.MODELS]
     return KnownPlace.from_value(
         first,
         configs=" and ".join(sorted({header.configs for header in headers}, key=WIDEST.index)),
@@ -284,6 +286,7 @@ def _place(
         older_launches=any(header.has_older_launches for header in headers),
         untested_kernels=tuple(sorted(standing.untested_kernels)),
         failing_kernels=tuple(sorted({cell.kernel for cell in standing.failing})),
+        deciding_kernels=tuple(deciding),
         causes=tuple(_causes(standing.failing)),
         advisories=tuple(against),
         fallbacks=_each_once(_of_kernels(standing, headers, "fallbacks")),

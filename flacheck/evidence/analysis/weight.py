@@ -10,6 +10,7 @@ from functools import cache
 from flacheck.evidence.analysis.known_good import group_by_key
 from flacheck.evidence.analysis.observation import ObservedCell
 from flacheck.evidence.analysis.standing import Standing
+from flacheck.rules import RULES
 from flacheck.tables.model_sizes import list_models
 
 # The dtypes in which models compute.
@@ -107,6 +108,9 @@ def _reach(
 ) -> tuple[Reach, str]:
     """Return who meets the failures of a kernel, and what to do."""
     cells = list(cells)
+    if any(cell.code in RULES and RULES[cell.code].direction == "names" for cell in cells):
+        # A name that the release lacks fails whatever the arguments and the caller are.
+        return Reach.MODELS, ""
     if all(cell.made_up for cell in cells):
         return Reach.NOBODY, "no action: it fails with arguments that flacheck made up"
     if operators is not None and not operators and cells[0].stage not in ("import", "call"):

@@ -1,4 +1,4 @@
-"""The kernels of published places: those that compile, and those that fail in half precision."""
+"""The kernels of published places: those that compile, and those that fail."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from flacheck.model import Record, Verdict
 
 # Subject, toolchain and target.
 PlaceName = tuple[str, str, str]
-# The dtypes that models run in; a failure in fp32 alone concerns few.
-_HALF = ("bf16", "fp16")
+# The stages of failures that no kernel has: a module's import and an operator's call.
+_HOST_STAGES = ("import", "call")
 
 
 @dataclass
 class CompiledKernels:
-    """The kernels of a place with a launch that compiles, and with a failure in bf16 or fp16."""
+    """The kernels of a place with a launch that compiles, and with one that fails."""
 
     proven: set[str]
-    failing_in_half: set[str]
+    failing: set[str]
 
     def add(self, records: Iterable[Record]) -> None:
         """Add the kernels of some records."""
         for record in records:
             if record.verdict is Verdict.COMPILES:
                 self.proven.add(record.kernel)
-            elif record.verdict is Verdict.FAILS and record.dtype in _HALF:
-                self.failing_in_half.add(record.kernel)
+            elif record.verdict is Verdict.FAILS and record.stage not in _HOST_STAGES:
+                self.failing.add(record.kernel)
 
 
 def compiled_kernels(library: ResultsFolder) -> dict[PlaceName, CompiledKernels]:

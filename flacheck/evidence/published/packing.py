@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from msgspec import to_builtins
@@ -49,6 +50,8 @@ from flacheck.source.python_versions import PythonVersions
 
 # The field of a number that JSON cannot hold.
 _NOT_FINITE = "not_finite"
+# The folder of an installed package in the cache of the machine that compiled.
+_FOLDER = re.compile(r"(?:/[^/\s'\":]+)*/packages/[^/\s'\":]+-cp\d+/")
 # Hexadecimal digits of the digest of all keys.
 _DIGITS = 32
 
@@ -158,6 +161,7 @@ def pack(
     own_records = sorted(
         (record for record in records if record.key in requested_keys), key=_in_file_order
     )
+    own_records = [_without_folder(record) for record in own_records]
     body = _pack_body(keys, own_records, facts)
     own_standing = standing(place.question, place.request, keys, own_records)
     (question,) = baseline_of([own_standing], origin.flacheck).questions
@@ -232,6 +236,11 @@ def _pack_body(keys: KeySet, records: Sequence[Record], facts: SubjectFacts) -> 
         forms=tuple(sorted(_list_forms(facts.forms, records), key=str)),
         capture=facts.capture,
     )
+
+
+def _without_folder(record: Record) -> Record:
+    """Return a record whose message names the package's files without the folder of the cache."""
+    return replace(record, message=_FOLDER.sub("", record.message))
 
 
 def _list_forms(

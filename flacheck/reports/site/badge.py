@@ -25,7 +25,7 @@ def badge_of(places: Sequence[Shown]) -> dict[str, Any]:
     own = [each for each in places if each.place.about == newest]
     last = max((each.place.toolchain for each in own), key=by_version)
     on_last = [each for each in own if each.place.toolchain == last]
-    worst = min(on_last, key=lambda each: each.working / max(1, each.judged))
+    worst = max(on_last, key=lambda each: (len(each.deciding), len(each.place.failing_kernels)))
     label = f"Triton {worst.release}"
     version = newest.partition("==")[2]
     text = f"{version} {worst.share} kernels".strip()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from flacheck.capabilities.known_results.document import KnownPlace
-from flacheck.evidence.analysis.order import by_target, by_version, split
+from flacheck.evidence.analysis.order import by_target, by_version, count_noun, split
 from flacheck.evidence.published.compiled_kernels import CompiledKernels
 from flacheck.rules import RULES
 from flacheck.tables import targets
@@ -38,42 +38,49 @@ class Shown:
 
     Attributes:
         place: The place.
-        working: The kernels that compile and have no failure that counts.
-        judged: The kernels with a verdict.
-        failing_in_half: The kernels with a failure in bf16 or fp16, which models run in.
+        working: The number of kernels that compile and have no failure that counts.
+        failing: The kernels with one; imports that fail and calls that are refused are no kernels.
     """
 
     place: KnownPlace
     working: int
-    judged: int
-    failing_in_half: int
+    failing: frozenset[str]
 
     @staticmethod
     def of(place: KnownPlace, compiled: CompiledKernels | None) -> Shown:
         """Return a place with its numbers; without `compiled` they are those of its answer."""
-        failing = set(place.failing_kernels)
+        failing = frozenset(place.failing_kernels)
         if compiled is None:
-            judged = max(place.kernels.answered, len(failing))
-            return Shown(place, judged - len(failing), judged, len(failing))
-        working = len(compiled.proven - failing)
-        in_half = len(compiled.failing_in_half & failing)
-        return Shown(place, working, working + len(failing), in_half)
+            return Shown(place, max(0, place.kernels.answered - len(failing)), failing)
+        return Shown(place, len(compiled.proven - failing), failing & compiled.failing)
+
+    @property
+    def deciding(self) -> frozenset[str]:
+        """The failing kernels that models meet."""
+        return self.failing.intersection(self.place.deciding_kernels)
 
     @property
     def share(self) -> str:
-        """How many kernels work: `all 350`, `348 of 350`."""
-        if not self.place.failing_kernels:
-            return f"all {self.judged}"
-        return f"{self.working} of {self.judged}"
+        """How many of the kernels that models meet work: `all 350`, `348 of 350`."""
+        if not self.deciding:
+            return f"all {self.working}"
+        return f"{self.working} of {self.working + len(self.deciding)}"
+
+    @property
+    def note(self) -> str:
+        """What fails beside them: kernels that models do not meet, imports, refused calls."""
+        others = len(self.place.failing_kernels) - len(self.deciding)
+        return count_noun(others, "other fails", "others fail") if others else ""
 
     @property
     def tone(self) -> str:
-        """The class of the colour: failures in fp32 alone do not darken it."""
+        """The class of the colour: only failures that models meet darken it."""
         if self.place.advisories:
             return "advised"
         if not self.place.failing_kernels:
             return "all"
-        share = 1 - self.failing_in_half / max(1, self.judged)
+        failing = len(self.place.deciding_kernels)
+        share = self.working / max(1, self.working + failing)
         if share >= _NEARLY:
             return "nearly"
         return "most" if share >= _MOST else "few"
@@ -97,28 +104,21 @@ class Shown:
     @property
     def label(self) -> str:
         """The cell in words, for a pointer and for a screen reader."""
-        text = f"Triton {self.release} on {self.gpu}: {self.working} of {self.judged} kernels"
-        text += " compile"
+        total = self.working + len(self.failing)
+        text = f"Triton {self.release} on {self.gpu}: {self.working} of {total} kernels compile"
+        unlaunched = len(self.place.failing_kernels) - len(self.failing)
+        if unlaunched:
+            text += f"; {count_noun(unlaunched, 'import or call fails', 'imports or calls fail')}"
         return text + "; advised against" if self.place.advisories else text
 
 
 @dataclass(frozen=True)
-class GridCell:
-    """A place, or a dot where nothing is published; `tone` is its colour."""
-
-    text: str
-    tone: str
-    label: str
-    anchor: str = ""
-
-
-@dataclass(frozen=True)
 class GridRow:
-    """A GPU with its cells; `search` are the words by which the board's search finds it."""
+    """A GPU with its places, None where nothing is built; `search` are the words of a search."""
 
     gpu: str
     target: str
-    cells: tuple[GridCell, ...]
+    cells: tuple[Shown | None, ...]
     search: str
 
 
@@ -157,14 +157,9 @@ def _row(places: Sequence[Shown], releases: Sequence[Release]) -> GridRow:
     by_release = {each.release: each for each in places}
     first = places[0]
     words = [first.place.about, first.place.target, first.gpu]
-    cells = []
-    for release in releases:
-        shown = by_release.get(release.name)
-        if shown is None:
-            cells.append(GridCell("·", "unbuilt", f"Triton {release.name}: not built"))
-            continue
+    for shown in places:
         words += _words(shown.place)
-        cells.append(GridCell(shown.share, shown.tone, shown.label, shown.anchor))
+    cells = [by_release.get(release.name) for release in releases]
     search = " ".join(dict.fromkeys([*words, *by_release])).lower()
     return GridRow(first.gpu, first.place.target, tuple(cells), search)
 

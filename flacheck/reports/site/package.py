@@ -28,10 +28,10 @@ def package_of(answer: Known, places: Sequence[Shown], file_name: str) -> dict[s
         "badge_parts": badge,
         "badge_text": f"{badge['label']}: {badge['text']}",
         "answer": answer.answer,
+        "recommendation": answer.recommendation,
         "releases": releases,
         "grids": version_grids(places, releases),
-        "pins": _pins(answer),
-        "newest_pins": [pin for pin in _pins(answer) if pin["about"] == newest],
+        "pins": [(pin, gpu_name(pin.target)) for pin in reversed(answer.pins)],
         "places": [_place(each) for each in _newest_first(places)],
         "gaps": _gaps(answer),
     }
@@ -42,20 +42,6 @@ def _newest_first(places: Sequence[Shown]) -> list[Shown]:
     by_gpu = sorted(places, key=lambda each: by_target(each.place.target))
     by_release = sorted(by_gpu, key=lambda each: by_version(each.place.toolchain), reverse=True)
     return sorted(by_release, key=lambda each: by_version(each.place.about), reverse=True)
-
-
-def _pins(answer: Known) -> list[dict[str, Any]]:
-    pins = []
-    for pin in answer.pins:
-        pins.append(
-            {
-                "about": pin.about,
-                "gpu": gpu_name(pin.target),
-                "triton": pin.triton,
-                "torch": pin.torch,
-            }
-        )
-    return pins
 
 
 def _place(shown: Shown) -> dict[str, Any]:
@@ -70,25 +56,15 @@ def _place(shown: Shown) -> dict[str, Any]:
     configurations, kernels = place.configurations, place.kernels
     sizes = place.sizes.text if place.sizes is not None else ""
     return {
-        "id": shown.anchor,
+        "shown": shown,
+        "answer": place,
         "about": place.about.replace("==", " "),
-        "configs": place.configs,
-        "release": release,
-        "gpu": shown.gpu,
-        "target": place.target,
-        "share": shown.share,
-        "tone": shown.tone,
-        "cells": place.cells,
         "extent": (
             f"{configurations.answered} of {_total(configurations.of)} configurations, "
             f"{kernels.answered} of {_total(kernels.of)} kernels"
         ),
         "sizes": sizes,
         "torch": ", ".join(place.torch),
-        "date": place.date,
-        "flacheck": place.flacheck,
-        "python": place.python,
-        "advisories": place.advisories,
         "measured": [_measured(each) for each in place.measured],
         "causes": [_cause(place, cause) for cause in place.causes],
         "highlights": list(map(_highlight, place.highlights)),

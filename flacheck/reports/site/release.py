@@ -39,14 +39,12 @@ def release_page(
 def _row(shown: Shown, places: Sequence[Shown], page: str) -> dict[str, Any]:
     """Return a place beside the place of the release before on the same GPU."""
     before = _before(shown, places)
-    now = set(shown.place.failing_kernels)
-    then = set(before.place.failing_kernels) if before is not None else now
+    now = shown.failing
+    then = before.failing if before is not None else now
     return {
+        "shown": shown,
         "package": shown.place.about.replace("==", " "),
         "link": f"{page}#{shown.anchor}",
-        "gpu": shown.gpu,
-        "share": shown.share,
-        "tone": shown.tone,
         "failing": len(now),
         "predecessor": before.release if before is not None else "",
         "broken": sorted(map(kernel_name, now - then)),
