@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
+from flacheck.capabilities.results.building import write_manifest
 from flacheck.version import __version__
 from tests.command_lines import parse, words_of
+from tests.evidence.published.test_published import folder as folder
 from tests.paths import ROOT
 
 ADOPTIONS = sorted((ROOT / "docs" / "adoption").glob("*/*.yml"))
@@ -125,3 +127,27 @@ def test_two_projects_can_adopt_flacheck() -> None:
     """Each folder has the text of a pull request beside its workflow."""
     assert [file.parent.name for file in ADOPTIONS] == ["fla", "triton"]
     assert all((file.parent / "index.md").is_file() for file in ADOPTIONS)
+
+
+def test_a_change_of_published_results_is_told_in_words(folder: Path, tmp_path: Path) -> None:
+    """A new release is beside the one before; a file without a predecessor has its count."""
+    empty, before = tmp_path / "empty", tmp_path / "before"
+    for part in (empty, before):
+        part.mkdir()
+    shutil.copytree(next(folder.glob("*/*3.2.0*")).parent, before / "flash-linear-attention-0.1.1")
+    next(before.glob("*/*3.4.0*")).unlink()
+    for part in (empty, before):
+        write_manifest(part)
+
+    def words(old: Path) -> list[str]:
+        command = [sys.executable, str(ROOT / ".ci/results-words"), str(old), str(folder)]
+        return subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
+
+    name = "flash-linear-attention 0.1.1 `usual` under Triton"
+    mended = (
+        f"- New: {name} 3.4.0 on sm90: none of 1 kernels fails, 1 cells; beside Triton 3.2.0, "
+        "it mends 1: chunk_gated_delta_rule_fwd_kernel_h."
+    )
+    assert words(before) == [mended]
+    assert words(empty) == [f"- New: {name} 3.2.0 on sm90: 1 of 1 kernels fails, 2 cells.", mended]
+    assert words(folder) == ["No file changed."]
