@@ -8,6 +8,7 @@ from typing import Any
 
 import flacheck
 from flacheck.cli import pages
+from tests import published_failures
 from tests.command_lines import COMMAND
 from tests.paths import ROOT
 
@@ -118,6 +119,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "advisories.md": advisories,
     "schemas.md": schemas,
     "api.md": api,
+    "failures.md": published_failures.page,
 }
 
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from flacheck import toolchains
 from tests import shown_outputs
 from tests.paths import ROOT
 
 README = (ROOT / "README.md").read_text()
 # A shell block of one command, and the line of its answer that is quoted below.
 QUOTES = re.findall(r"^```sh\n(flacheck [^\n]+)\n```\n\n> ([^\n]+)$", README, re.M)
+
+
+FINDINGS = sorted((ROOT / "docs" / "findings").glob("*.py"))
 
 
 def test_each_quote_has_a_command() -> None:
@@ -31,3 +39,28 @@ def test_the_picture_is_current() -> None:
     assert shown_outputs.text_of(kept) == shown_outputs.text_of(drawn)
     assert len(shown_outputs.text_of(kept)) > 15
     assert shown_outputs.PICTURE.relative_to(ROOT).as_posix() in README
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("script", FINDINGS, ids=lambda script: script.stem)
+def test_a_finding_fails_as_its_page_shows(script: Path, tmp_path: Path) -> None:
+    """The script's first line has the releases under which it fails and compiles."""
+    page = (ROOT / "docs" / "findings.md").read_text().partition(f"(findings/{script.name})")[2]
+    message = page.partition("```text\n")[2].partition("\n```")[0]
+    head, _, _ = script.read_text().partition("\n")
+    outcomes = {}
+    for release in re.findall(r"\d+\.\d+\.\d+", head):
+        (choice,) = toolchains.resolve([release]).choices
+        paths = os.pathsep.join(map(str, toolchains.provide(choice).paths))
+        environment = {
+            **os.environ,
+            "PYTHONPATH": paths,
+            "TRITON_CACHE_DIR": str(tmp_path / release),
+        }
+        outcome = subprocess.run(
+            [sys.executable, str(script)], env=environment, capture_output=True, text=True
+        )
+        outcomes[release] = (outcome.returncode != 0, message in outcome.stderr)
+    failing = re.findall(r"\d+\.\d+\.\d+", head.partition("compiles")[0])
+    assert message
+    assert outcomes == {release: (release in failing,) * 2 for release in outcomes}
