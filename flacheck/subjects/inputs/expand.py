@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from flacheck.errors import UsageError
 from flacheck.model import Alternative, Cell, Kernel, Launch
 from flacheck.subjects.inputs import edges
-from flacheck.subjects.inputs.configurations import ChosenConfig, Config, choices, demand, is_config
+from flacheck.subjects.inputs.configurations import Config, choices, demand, is_config
 from flacheck.subjects.inputs.edges import LaunchSettings
 from flacheck.subjects.inputs.key_value_options import combinations
 from flacheck.subjects.inputs.matrix import Axes, Matrix
@@ -91,31 +91,39 @@ class _Job:
     """A cell without its target and toolchain.
 
     `base_launch` is the launch without a configuration; all its jobs share the object.
+    `tuned_parameters` are those that its autotuner supplies.
     """
 
     source: Source
     launch: Launch
     base_launch: Launch
+    tuned_parameters: frozenset[str]
     options: Config
     dtype: str | None
     shape: Mapping[str, int]
     stage: str
-    is_widened: bool = False
+    # The configuration's, and the matrix's in the place of some of them.
+    constants: Config = field(default_factory=dict)
     configs: tuple[Config, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
 
-    def tuned_constants(self, names: Collection[str]) -> Config:
-        """Return the constants of these names, which the autotuner supplies."""
+    @property
+    def is_widened(self) -> bool:
+        """True for a configuration that the launch does not have itself."""
+        return _is_widened(self.source, self.base_launch, self.constants, self.options)
+
+    def tuned_constants(self) -> Config:
+        """Return the constants that the autotuner supplies."""
         constants = {}
-        for name in names:
+        for name in self.tuned_parameters:
             if name in self.launch.args:
                 constants[name] = self.launch.args[name]["constexpr"]
         return constants
 
-    def launch_settings(self, tuned_parameters: Collection[str]) -> LaunchSettings:
+    def launch_settings(self) -> LaunchSettings:
         """Return the job as a candidate of `--configs edges`."""
-        constants = self.tuned_constants(tuned_parameters)
         is_made_up = self.source.kernel.is_made_up
+        constants = self.tuned_constants()
         return LaunchSettings(self.base_launch.args, self.options, constants, is_made_up)
 
     def cell(self, target: str, toolchain: str, until: str | None) -> Cell:
@@ -137,18 +145,6 @@ class _Job:
             configs=self.configs,
             alternatives=tuple(alternatives),
         )
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """One configuration of a launch, without what only a compile needs."""
-
-    source: Source
-    launch: Launch
-    stage: str
-    tuned_parameters: frozenset[str]
-    constants: Config
-    options: Config
 
 
 @dataclass(frozen=True)
@@ -200,16 +196,11 @@ def check_kernels(
         raise UsageError(f"no kernel matches {glob!r}; {hint}")
 
 
-_Item = TypeVar("_Item", _Job, _Setting)
-# Makes the items of a source's launches.
-_Expansion = Callable[[Matrix, Source, Axes, Selection], Iterator[_Item]]
-
-
 @dataclass(frozen=True)
-class _Product(Generic[_Item]):
-    """A matrix's block with its jobs, or only their settings, and toolchains."""
+class _Product:
+    """A matrix's block with its jobs and toolchains."""
 
-    items: Sequence[_Item]
+    jobs: Sequence[_Job]
     axes: Axes
     toolchains: Sequence[str]
 
@@ -224,7 +215,7 @@ def expand(
     """Yield every cell once, ordered by toolchain and target, so that workers stay warm."""
     check_kernels(selection.kernels, (source.kernel.name for source in sources))
     _check_defines(selection)
-    products = _products(matrix, sources, selection, resolve, _jobs)
+    products = _products(matrix, sources, selection, resolve)
     yield from _cells(products, matrix, resolve, until)
 
 
@@ -247,17 +238,17 @@ def expand_edges(
         until: The last stage to run.
     """
     usual_matrix, own_matrix = matrix.with_configs("usual"), matrix.with_configs("own")
-    all_usual = _products(usual_matrix, usual_sources, selection, resolve, _jobs)
-    all_own = _products(own_matrix, sources, selection, resolve, _jobs)
+    all_usual = _products(usual_matrix, usual_sources, selection, resolve)
+    all_own = _products(own_matrix, sources, selection, resolve)
     products = []
     for usual, own in zip(all_usual, all_own):
-        jobs = [*usual.items, *_choose_edges(usual.items, own.items)]
-        products.append(replace(own, items=jobs))
+        jobs = [*usual.jobs, *_choose_edges(usual.jobs, own.jobs)]
+        products.append(replace(own, jobs=jobs))
     yield from _cells(products, matrix, resolve, until)
 
 
 def _cells(
-    products: Sequence[_Product[_Job]], matrix: Matrix, resolve: Resolve, until: str | None
+    products: Sequence[_Product], matrix: Matrix, resolve: Resolve, until: str | None
 ) -> Iterator[Cell]:
     """Yield the cells of products, each once."""
     keys = set()
@@ -273,29 +264,24 @@ def count_configurations(
     matrix: Matrix, sources: Sequence[Source], selection: Selection, resolve: Resolve
 ) -> int:
     """Return the number of configurations of all launches on each toolchain and target."""
-    products = _products(matrix.with_configs("own"), sources, selection, resolve, _settings)
-    return sum(len(product.items) for product in products)
+    products = _products(matrix.with_configs("own"), sources, selection, resolve)
+    return sum(len(product.jobs) for product in products)
 
 
 def list_configurations(
     matrix: Matrix, sources: Sequence[Source], selection: Selection, resolve: Resolve
 ) -> Iterator[Configuration]:
-    """Yield every configuration of every launch, even if the matrix selects fewer.
-
-    No job or cell is made: 100,000 take seconds.
-    """
-    products = _products(matrix.with_configs("own"), sources, selection, resolve, _settings)
-    for toolchain, target, each in _placed(products):
-        if each.stage != "compile":
+    """Yield every configuration of every launch, even if the matrix selects fewer."""
+    products = _products(matrix.with_configs("own"), sources, selection, resolve)
+    for toolchain, target, job in _placed(products):
+        if job.stage != "compile":
             continue
-        names = each.tuned_parameters
-        constants = {**each.launch.args}
-        for name, value in each.constants.items():
-            constants[name] = {"constexpr": value}
-        settings = repr(
-            ([constants.get(name) for name in sorted(names)], sorted(each.options.items()))
+        names = job.tuned_parameters
+        constants = [job.launch.args.get(name) for name in sorted(names)]
+        settings = repr((constants, sorted(job.options.items())))
+        yield Configuration(
+            (toolchain, target), job.source.kernel, job.base_launch, names, settings
         )
-        yield Configuration((toolchain, target), each.source.kernel, each.launch, names, settings)
 
 
 def tuned_names(configs: Sequence[Config]) -> frozenset[str]:
@@ -309,24 +295,17 @@ def tuned_names(configs: Sequence[Config]) -> frozenset[str]:
 def _choose_edges(usual_jobs: Sequence[_Job], own_jobs: Sequence[_Job]) -> Iterator[_Job]:
     """Yield the jobs that `edges` adds to the usual ones, each with its launch's others."""
     usual_groups = _by_kernel(usual_jobs)
-    # Configurations of a launch share the object; the names in a hundred of them take a while.
-    parameters: dict[int, frozenset[str]] = {}
-    for job in own_jobs:
-        if id(job.base_launch) not in parameters:
-            parameters[id(job.base_launch)] = tuned_names(job.configs)
     own_groups = _by_kernel(own_jobs)
     groups = []
     for group, jobs in own_groups.items():
-        usual = []
-        for job in usual_groups.get(group, ()):
-            usual.append(job.launch_settings(tuned_names(job.configs)))
-        candidates = [job.launch_settings(parameters[id(job.base_launch)]) for job in jobs]
+        usual = [job.launch_settings() for job in usual_groups.get(group, ())]
+        candidates = [job.launch_settings() for job in jobs]
         groups.append(edges.Group(usual, candidates))
     for jobs, indices in zip(own_groups.values(), edges.choose(groups)):
         for index in indices:
             choice = jobs[index]
             siblings = [job for job in jobs if job.base_launch is choice.base_launch]
-            yield _with_alternatives(choice, siblings, parameters[id(choice.base_launch)])
+            yield _with_alternatives(choice, siblings)
 
 
 def _by_kernel(jobs: Iterable[_Job]) -> dict[tuple[str, str | None], list[_Job]]:
@@ -337,25 +316,25 @@ def _by_kernel(jobs: Iterable[_Job]) -> dict[tuple[str, str | None], list[_Job]]
     return groups
 
 
-def _with_alternatives(job: _Job, siblings: Sequence[_Job], parameters: frozenset[str]) -> _Job:
+def _with_alternatives(job: _Job, siblings: Sequence[_Job]) -> _Job:
     """Return a job with the other configurations of its launch, the least demanding first.
 
     A launch with invented arguments has none, as in `_compile_jobs`.
     """
     if job.source.kernel.is_made_up:
         return job
-    own = job.tuned_constants(parameters)
+    own = job.tuned_constants()
     others = []
     for sibling in siblings:
-        constants = sibling.tuned_constants(parameters)
+        constants = sibling.tuned_constants()
         if sibling is not job and sibling.shape == job.shape and constants.keys() == own.keys():
             others.append(Alternative(constants, sibling.options, sibling.is_widened))
     others.sort(key=lambda other: demand({"kwargs": other.constants, **other.options}))
     return replace(job, alternatives=tuple(others))
 
 
-def _placed(products: Sequence[_Product[_Item]]) -> Iterator[tuple[str, str, _Item]]:
-    """Yield (toolchain, target, item), ordered by toolchain and target."""
+def _placed(products: Sequence[_Product]) -> Iterator[tuple[str, str, _Job]]:
+    """Yield (toolchain, target, job), ordered by toolchain and target."""
     toolchains: dict[str, None] = {}
     for product in products:
         toolchains.update(dict.fromkeys(product.toolchains))
@@ -365,9 +344,9 @@ def _placed(products: Sequence[_Product[_Item]]) -> Iterator[tuple[str, str, _It
             if toolchain not in product.toolchains:
                 continue
             targets = _targets(product.axes, family)
-            for target, item in itertools.product(targets, product.items):
-                if _language(item.source) == family.language:
-                    yield toolchain, target, item
+            for target, job in itertools.product(targets, product.jobs):
+                if _language(job.source) == family.language:
+                    yield toolchain, target, job
 
 
 def _products(
@@ -375,8 +354,7 @@ def _products(
     sources: Sequence[Source],
     selection: Selection,
     resolve: Resolve,
-    expansion: _Expansion[_Item],
-) -> list[_Product[_Item]]:
+) -> list[_Product]:
     products = []
     for block in matrix.blocks:
         axes = selection.replaces(block.axes)
@@ -385,11 +363,11 @@ def _products(
             toolchains += resolve(spec)
         # Kernels of another language have other axes, which a block does not contain.
         languages = {family_of(name).language for name in toolchains}
-        items: list[_Item] = []
+        jobs: list[_Job] = []
         for source in sources:
             if _language(source) in languages and _is_selected(source.kernel, axes, selection):
-                items += expansion(matrix, source, axes, selection)
-        products.append(_Product(items, axes, toolchains))
+                jobs += _jobs(matrix, source, axes, selection)
+        products.append(_Product(jobs, axes, toolchains))
     return products
 
 
@@ -423,46 +401,15 @@ def _matches_package(globs: Iterable[str], kernel: Kernel) -> bool:
 
 
 def _jobs(matrix: Matrix, source: Source, axes: Axes, selection: Selection) -> Iterator[_Job]:
-    for stage, launch, dtype, shape in _launches(matrix, source, axes, selection):
-        if stage == "autotune":
-            yield _Job(source, launch, launch, {}, dtype, shape, stage)
-        else:
-            yield from _compile_jobs(source, launch, dtype, shape, stage, axes, selection)
-
-
-def _settings(
-    matrix: Matrix, source: Source, axes: Axes, selection: Selection
-) -> Iterator[_Setting]:
-    for stage, launch, _, _ in _launches(matrix, source, axes, selection):
-        names = tuned_names(launch.configs)
-        if stage == "autotune":
-            yield _Setting(source, launch, stage, names, {}, {})
-            continue
-        for changes, config in _choices(launch, axes, selection):
-            constants = {**config.constants, **changes}
-            yield _Setting(source, launch, stage, names, constants, config.options)
-
-
-def _launches(
-    matrix: Matrix, source: Source, axes: Axes, selection: Selection
-) -> Iterator[tuple[str, Launch, str | None, Mapping[str, int]]]:
-    """Yield (stage, launch, dtype, shape) of each launch to expand."""
     stages = axes.get("stage", ("compile",))
     for stage, own in itertools.product(stages, source.launches):
         dtypes = _dtypes(own, axes, selection)
         for dtype, shape in itertools.product(dtypes, _shapes(axes, source)):
             launch = _fill_in(matrix, source.kernel.name, own, dtype, shape)
-            is_tuned = launch.configs and not any(selection.options().values())
-            if stage != "autotune" or is_tuned:
-                yield stage, launch, dtype, shape
-
-
-def _choices(
-    launch: Launch, axes: Axes, selection: Selection
-) -> Iterator[tuple[Config, ChosenConfig]]:
-    """Yield each set of a matrix's changed constants with each configuration."""
-    configs = list(choices(launch, axes, selection.options()))
-    yield from itertools.product(axes.get("constants", ({},)), configs)
+            if stage != "autotune":
+                yield from _compile_jobs(source, launch, dtype, shape, stage, axes, selection)
+            elif launch.configs and not any(selection.options().values()):
+                yield _Job(source, launch, launch, frozenset(), {}, dtype, shape, stage)
 
 
 def _compile_jobs(
@@ -474,38 +421,33 @@ def _compile_jobs(
     axes: Axes,
     selection: Selection,
 ) -> Iterator[_Job]:
-    for changes, config in _choices(launch, axes, selection):
-        alternative = _change(source, launch, (config.constants, config.options), changes)
-        others = []
+    # Once for all of a launch's configurations: the names in a hundred take a while.
+    tuned_parameters = tuned_names(launch.configs)
+    configs = list(choices(launch, axes, selection.options()))
+    for changes, config in itertools.product(axes.get("constants", ({},)), configs):
+        constants = {**config.constants, **changes}
+        alternatives = []
         # A made-up launch that does not fit is too large. Alternatives would take minutes each,
         # and would not test it either.
         if not source.kernel.is_made_up:
-            for other in config.others:
-                others.append(_change(source, launch, other, changes))
-        # A matrix may give another value to a macro that a shape fills in.
-        size = {name: changes.get(name, value) for name, value in shape.items()}
+            for tuned, options in config.others:
+                others = {**tuned, **changes}
+                is_widened = _is_widened(source, launch, others, options)
+                alternatives.append(Alternative(others, options, is_widened))
         yield _Job(
             source=source,
-            launch=launch.with_constants(alternative.constants),
+            launch=launch.with_constants(constants),
             base_launch=launch,
-            options=alternative.options,
+            tuned_parameters=tuned_parameters,
+            options=config.options,
             dtype=dtype,
-            shape=size,
+            # A matrix may give another value to a macro that a shape fills in.
+            shape={name: changes.get(name, value) for name, value in shape.items()},
             stage=stage,
-            is_widened=alternative.is_widened,
+            constants=constants,
             configs=launch.configs,
-            alternatives=tuple(others),
+            alternatives=tuple(alternatives),
         )
-
-
-def _change(
-    source: Source, launch: Launch, settings: tuple[Config, Config], changes: Config
-) -> Alternative:
-    """Return a configuration with a matrix's constants in place of some of its own."""
-    tuned, options = settings
-    constants = {**tuned, **changes}
-    is_widened = _is_widened(launch, constants, options) or _adds_macros(source, launch, changes)
-    return Alternative(constants, options, is_widened)
 
 
 def _dtypes(launch: Launch, axes: Axes, selection: Selection) -> Sequence[str | None]:
@@ -546,23 +488,20 @@ def _fill_in(
         ) from None
 
 
-def _is_widened(launch: Launch, constants: Config, options: Config) -> bool:
+def _is_widened(source: Source, launch: Launch, constants: Config, options: Config) -> bool:
     """Return True for a configuration that the launch does not have itself.
 
-    It has other constants, or num_warps that the launch's autotuner never tries.
+    It has other constants, macros that a unit's build does not define, or num_warps that the
+    launch's autotuner never tries.
     """
+    if _language(source) == "cuda" and not constants.keys() <= launch.args.keys():
+        return True
     for name, value in constants.items():
         if name in launch.args and launch.args[name] != {"constexpr": value}:
             return True
     if not launch.configs:
         return False
     return not any(is_config(config, constants, options) for config in launch.configs)
-
-
-def _adds_macros(source: Source, launch: Launch, changes: Config) -> bool:
-    """Return True for a unit that is compiled with macros that its build does not define."""
-    is_cuda = _language(source) == "cuda"
-    return is_cuda and not changes.keys() <= launch.args.keys()
 
 
 def _is_excluded(cell: Cell, matrix: Matrix, resolve: Resolve) -> bool:
