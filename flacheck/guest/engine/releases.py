@@ -7,7 +7,6 @@ import contextlib
 import inspect
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -128,64 +127,6 @@ def end_before_stages() -> None:
     setattr(compiler, "get_cache_manager", _EmptyCache)  # noqa: B010
 
 
-def parse_once() -> None:
-    """Keep the syntax trees of kernels, which the front end parses again for every launch."""
-    from triton.runtime.jit import JITFunction
-
-    plain_parse = JITFunction.parse
-    trees: dict[str, Any] = {}
-
-    def parse(function: Kernel) -> Any:
-        source = function.src
-        if source not in trees:
-            trees[source] = plain_parse(function)
-        return trees[source]
-
-    JITFunction.parse = parse
-
-
-def filter_once() -> None:
-    """Make the code generator filter warnings once for a kernel, not for each of its nodes."""
-    import triton.compiler.code_generator as code_generator
-
-    if getattr(code_generator, "warnings", None) is warnings:
-        setattr(code_generator, "warnings", _OutermostFilters())  # noqa: B010
-
-
-class _OutermostFilters:
-    """Python's `warnings` for the code generator, which sets the same filters for every node.
-
-    Only those of the outermost node are set; they hold for all nodes inside.
-    """
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self._outermost: Any = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(warnings, name)
-
-    def catch_warnings(self) -> Any:
-        """Return this object as the context of a node."""
-        return self
-
-    def simplefilter(self, *category: Any) -> None:
-        """Add a filter in the outermost context."""
-        if self._depth == 1:
-            warnings.simplefilter(*category)
-
-    def __enter__(self) -> None:
-        self._depth += 1
-        if self._depth == 1:
-            self._outermost = warnings.catch_warnings()
-            self._outermost.__enter__()
-
-    def __exit__(self, *exception: Any) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self._outermost.__exit__(*exception)
-
-
 class _EmptyCache:
     """A cache of compiled kernels that has none, and ends a compile that stores one."""
 
@@ -205,8 +146,6 @@ def front_end_error(
 
     Every compile must end before its stages (`end_before_stages`).
     """
-    # Only now, because the code generator imports modules that a package may have asked for.
-    filter_once()
     try:
         run(function, grid=None, warmup=True, **arguments)
     except StageReached:

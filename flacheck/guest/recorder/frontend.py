@@ -15,7 +15,6 @@ def set_up() -> None:
     os.environ["TRITON_ALLOW_NON_CONSTEXPR_GLOBALS"] = "1"
     releases.skip_library_hash("")
     releases.end_before_stages()
-    releases.parse_once()
     releases.watch_front_end(_note_removed_api)
 
 

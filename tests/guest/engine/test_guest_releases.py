@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -157,36 +156,3 @@ def test_a_release_that_hides_the_log_has_its_binary_read(tmp_path: Any) -> None
     cuobjdump.chmod(0o755)
     binary = SimpleNamespace(asm={"cubin": b"\x7fELF"})
     assert Assembler(str(tmp_path)).usage(binary) == {"registers": 17, "stack": 0}
-
-
-@needs_triton
-def test_the_front_end_of_checks_parses_a_kernel_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The filters of its warnings are set once too, for all nodes of a kernel."""
-    import triton.compiler.code_generator as code_generator
-    from triton.runtime.jit import JITFunction
-
-    sources = []
-
-    def parse(kernel: SimpleNamespace) -> str:
-        sources.append(kernel.src)
-        return "tree"
-
-    monkeypatch.setattr(JITFunction, "parse", parse)
-    releases.parse_once()
-    kernels = [SimpleNamespace(src=source) for source in ("a", "b", "a")]
-    assert [JITFunction.parse(kernel) for kernel in kernels] == ["tree"] * 3
-    assert sources == ["a", "b"]
-
-    monkeypatch.setattr(code_generator, "warnings", warnings)
-    releases.filter_once()
-    filters = code_generator.warnings
-    with warnings.catch_warnings(record=True) as warnings_seen:
-        warnings.simplefilter("always")
-        with filters.catch_warnings():
-            filters.simplefilter("ignore", DeprecationWarning)
-            with filters.catch_warnings():
-                filters.simplefilter("error", UserWarning)
-                filters.warn("old", DeprecationWarning, stacklevel=1)
-                filters.warn("odd", UserWarning, stacklevel=1)
-        filters.warn("old again", DeprecationWarning, stacklevel=1)
-    assert [str(warning.message) for warning in warnings_seen] == ["odd", "old again"]
