@@ -20,7 +20,7 @@ from flacheck.capabilities.repro.original import NotReproduced
 from flacheck.capabilities.repro.output.changes import changes
 from flacheck.capabilities.repro.output.files import ORIGINAL, SCRIPT
 from flacheck.capabilities.repro.output.result import Improvement, Reproduced, Runs
-from flacheck.capabilities.repro.output.script import SHOWS, is_typed, render, render_short
+from flacheck.capabilities.repro.output.script import SHOWS, render, render_short
 from flacheck.capabilities.repro.output.symptom import Symptom
 from flacheck.capabilities.repro.passes.readable_form import reading
 from flacheck.capabilities.repro.passes.search import Pass
@@ -284,8 +284,8 @@ class Reproduction:
         for signature, count in sorted(self.oracle.slips.items()):
             self.log.append(f"candidates rejected because they fail with {signature}: {count}")
         symptom = self._symptom(reduction)
-        script, script_runs = self._simplest_script(reduction, symptom)
-        script_runs += self._runs(script, own, runs - len(script_runs))
+        script = render(reduction, symptom)
+        script_runs = self._runs(script, own, runs)
         statuses = [run.status for run in script_runs]
         table = self._verified_table(reduction, everywhere)
         # A script takes as long as the compile, which did not end on a release without a verdict.
@@ -406,23 +406,6 @@ class Reproduction:
         except BudgetSpent:
             self.complete = False
         return self.kind.symptom(self.cell, record, reduction)
-
-    def _simplest_script(
-        self, reduction: Specimen, symptom: Symptom
-    ) -> tuple[str, list[ScriptRun]]:
-        """Return the simplest script that shows the failure, with its first run.
-
-        A script with types alone is simpler than one with a launch. If no time is left, the script
-        is not run.
-        """
-        own = self.cell.toolchain
-        if is_typed(reduction) and not symptom.on_card:
-            script = render(reduction, symptom, by_types=True)
-            runs = self._runs(script, own, 1)
-            if any(run.status == SHOWS for run in runs):
-                return script, runs
-        script = render(reduction, symptom)
-        return script, self._runs(script, own, 1)
 
     def _short_script(self, reduction: Specimen, symptom: Symptom) -> str | None:
         """Return a script without a check if its output shows the symptom, else None."""

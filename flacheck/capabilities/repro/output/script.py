@@ -1,7 +1,7 @@
 """The standalone script, which imports only triton; its exit status shows the verdict.
 
-The compile runs in a child process of the script, because it may crash. A launch with types alone
-is compiled by `triton.compile`; every other goes through the kernel's own launch.
+The compile runs in a child process of the script, because it may crash. It goes through the
+kernel's own launch; the short script compiles types with `triton.compile`.
 """
 
 import ast
@@ -159,14 +159,14 @@ _SIGNAL = re.compile(r"SIG[A-Z]+")
 _EXIT_STATUS = re.compile(r"exit status (\d+)")
 
 
-def render(specimen: Specimen, symptom: Symptom, by_types: bool = False) -> str:
-    """Return the script's text; the compile is a launch or, with `by_types`, types alone."""
+def render(specimen: Specimen, symptom: Symptom) -> str:
+    """Return the script's text, which launches the kernel."""
     target = _target_text(specimen)
     if symptom.on_card:
         imports, before = "    import torch\n", ""
         launch = f"{_card_call(specimen)}\n{symptom.check}"
     else:
-        imports, before, launch = render_launch(specimen, target, symptom.check, by_types)
+        imports, before, launch = render_launch(specimen, target, symptom.check)
     # Formatters prefer double quotes.
     message = f'"{symptom.words}"'
     if '"' in symptom.words or "\\" in symptom.words or not symptom.words.isprintable():
@@ -230,16 +230,6 @@ def _target_text(specimen: Specimen) -> str:
     return f"GPUTarget({row.backend!r}, {row.arch!r}, {row.warp_size})".replace("'", '"')
 
 
-def is_typed(specimen: Specimen) -> bool:
-    """Return True if every argument is a pointer without alignment, so that types suffice."""
-    specs = specimen.args.values()
-    for spec in specs:
-        is_pointer = isinstance(spec, Mapping) and "dtype" in spec
-        if not is_pointer or spec.get("align", 16) % 16 == 0:
-            return False
-    return specimen.stage == "compile"
-
-
 def kernel_text(specimen: Specimen) -> str:
     """Return the module without its first two imports, with two lines between its parts.
 
@@ -257,20 +247,8 @@ def kernel_text(specimen: Specimen) -> str:
     return text.replace("'", '"')
 
 
-def render_launch(
-    specimen: Specimen, target: str, check: str, by_types: bool
-) -> tuple[str, str, str]:
-    """Return the script's imports, the code before the kernel, and its launch.
-
-    With `by_types` all parameters are pointers without alignment.
-    """
-    if by_types:
-        types = ", ".join(f'"{name}": "*{spec["dtype"]}"' for name, spec in specimen.args.items())
-        options = ", ".join(f'"{name}": {value!r}' for name, value in specimen.options.items())
-        source = f"source = ASTSource({specimen.name}, {{{types}}}, {{}})\n"
-        call = f"triton.compile(source, target={target}, options={{{options}}})"
-        imports = "    from triton.compiler import ASTSource\n"
-        return imports, "", source + _with_check(call, check)
+def render_launch(specimen: Specimen, target: str, check: str) -> tuple[str, str, str]:
+    """Return the script's imports, the code before the kernel, and its launch."""
     if specimen.stage == "compile":
         imports, before = "", ""
         driver = _DRIVER.format(target=target, more="")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.capabilities.repro.output.script import is_typed, render, render_short
+from flacheck.capabilities.repro.output.script import render, render_short
 from flacheck.capabilities.repro.output.symptom import Symptom, readable_words, words
 from flacheck.capabilities.repro.passes.autotuner import add_autotuner
 from flacheck.model import Finding
@@ -227,34 +227,6 @@ def test_a_check_is_made_of_the_finished_compile() -> None:
     launch = text.index("compiled = kernel.run(")
     assert text.index("import time\n") < launch < text.index(check.rstrip())
     assert "timeout=7\n" in text
-
-
-@pytest.mark.parametrize(
-    ("body", "args", "has_types"),
-    [
-        ("tl.store(x, 1)", {"x": {"dtype": "fp16", "align": 1}}, True),
-        ("tl.store(x, 1)", {"x": {"dtype": "fp16"}}, False),
-        ("tl.store(x, 1)", {"x": POINTER}, False),
-        ("tl.store(x, n)", {"x": {"dtype": "fp16", "align": 1}, "n": {"int": 8}}, False),
-        ("pass", {}, True),
-    ],
-)
-def test_types_alone_say_pointers_of_no_alignment(
-    body: str, args: dict[str, Any], has_types: bool
-) -> None:
-    """Numbers, constants and alignments need a launch instead of types."""
-    assert is_typed(specimen(body, **args)) is has_types
-
-
-def test_a_typed_script_needs_no_launch() -> None:
-    """A script of types calls `triton.compile`."""
-    one = specimen("tl.store(x, 1)", x={"dtype": "fp16", "align": 1}, options={"num_warps": 8})
-    text = render(one, Symptom("words", "title"), by_types=True)
-    assert "    from triton.compiler import ASTSource\n" in text
-    assert text.endswith(
-        'source = ASTSource(kernel, {"x": "*fp16"}, {})\n'
-        'triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 8})\n'
-    )
 
 
 def test_a_refused_import_needs_no_call() -> None:
