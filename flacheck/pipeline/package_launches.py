@@ -145,32 +145,24 @@ class ResolvedPackage:
             # An archive is shared by jobs with other selections.
             ops, kernels = self.job.selection.ops, self.job.selection.kernels
 
-        def job_with(toolchain: Toolchain, place: CapturePlace) -> CaptureJob:
-            return CaptureJob(self.package, toolchain, place.card, suite, ops, kernels, shape)
-
         has_file = archive is not None and archive.file is not None
-        toolchains: list[Toolchain | None] = []
+        jobs: list[CaptureJob | None] = []
         for place in self.places:
             named = place.choice.by_name()
+            job = CaptureJob(self.package, named, place.card, suite, ops, kernels, shape)
             # A capture that is there names its compiler, which is fetched once a cell is due.
-            if has_file or is_captured(job_with(named, place)):
-                toolchains.append(named if place.compiles else None)
+            if has_file or is_captured(job):
+                jobs.append(job if place.compiles else None)
             else:
-                toolchains.append(_provide(place))
-        drives = []
-        for place, toolchain in zip(self.places, toolchains):
-            if toolchain is not None:
-                drives.append(job_with(toolchain, place))
+                toolchain = _provide(place)
+                jobs.append(replace(job, toolchain=toolchain) if toolchain else None)
+        drives = [each for each in jobs if each is not None]
         # Side by side where they have to be made; those of an archive are there already.
         if drives and not has_file:
             prepare_captures(drives, min(count_processors(), _MOST_DRIVES))
         captures = []
-        for place, toolchain in zip(self.places, toolchains):
-            driven = None
-            if toolchain is not None:
-                driven = capture_package(
-                    self.package, toolchain, place.card, archive, suite, ops, kernels, shape
-                )
+        for place, own in zip(self.places, jobs):
+            driven = capture_package(own, archive) if own is not None else None
             captures.append(PackageCapture(self.package, place.choice, place.target, driven))
         return CapturedPackage(self, tuple(captures))
 

@@ -227,9 +227,7 @@ def test_a_later_shard_reads_its_launches_from_the_file(
     with zipfile.ZipFile(file, "w") as archive:
         archive.write(write(tmp_path, HEADER, line), "shop/launches.jsonl")
 
-    def read(
-        package: Package, toolchain: object, card: object, captures: Captures, *_: object
-    ) -> Any:
+    def read(job: CaptureJob, captures: Captures) -> Any:
         return CaptureResult(captures.folder / "shop" / "launches.jsonl", drives.said)
 
     monkeypatch.setattr(package_launches, "capture_package", read)

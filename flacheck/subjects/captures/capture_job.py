@@ -130,16 +130,7 @@ class CaptureJob:
         return replace(self, ops=(), kernels=())
 
 
-def capture_package(
-    package: Package,
-    toolchain: Toolchain,
-    card: Json,
-    archive: Captures | None = None,
-    suite: Path | None = None,
-    ops: tuple[str, ...] = (),
-    kernels: tuple[str, ...] = (),
-    shape: tuple[tuple[str, int], ...] = (),
-) -> CaptureResult:
+def capture_package(job: CaptureJob, archive: Captures | None = None) -> CaptureResult:
     """Call all of a package's operators, layers and modules, or return the capture in the cache.
 
     With globs of functions or kernels, only what can reach a match is called. The cache's capture
@@ -148,16 +139,14 @@ def capture_package(
     torch, or if the driver itself is killed or hangs; UsageError if the archive lacks the capture.
     A capture in the cache needs no torch.
     """
-    job = CaptureJob(package, toolchain, card, suite, ops, kernels, shape)
     folder = capture_folder(job)
-    name = folder.name
     if archive and archive.file:
-        folder = archive.folder / name
+        folder = archive.folder / folder.name
         if not _report(folder).exists():
             raise UsageError(
-                f"{archive.file} holds no capture of {package.identity} under "
-                f"{toolchain.identity} on {card['gpu']}, made by this flacheck: give each shard "
-                "the same releases and targets, or name a file that does not exist yet"
+                f"{archive.file} holds no capture of {job.package.identity} under "
+                f"{job.toolchain.identity} on {job.card['gpu']}, made by this flacheck: give each "
+                "shard the same releases and targets, or name a file that does not exist yet"
             )
     else:
         filling.keep(folder)

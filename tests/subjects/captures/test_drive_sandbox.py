@@ -22,7 +22,7 @@ pytest.importorskip("torch")
 DRIVE = """
 import json, logging, sys
 from flacheck.subjects.captures.cards import card
-from flacheck.subjects.captures.capture_job import capture_package
+from flacheck.subjects.captures.capture_job import CaptureJob, capture_package
 from flacheck.source.packages.package import Package
 from flacheck.toolchains import FAMILIES
 logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -30,7 +30,7 @@ path = sys.argv[1]
 toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].find_installed())
 class Tiny(Package):
     modules = ("tiny",)
-done = capture_package(Tiny("tiny", "1.0", path, "d", {}), toolchain, card("h100"))
+done = capture_package(CaptureJob(Tiny("tiny", "1.0", path, "d", {}), toolchain, card("h100")))
 print(json.dumps([done.import_error, done.report.get("modules")]))
 """
 
