@@ -25,7 +25,7 @@ NOTHING = inspect.Parameter.empty
 # Offsets of packed sequences.
 LENGTHS = re.compile(r"cu_?seq|seq_?offsets|cu_?len")
 _INTEGER_TENSOR = re.compile(
-    r"(^|_)(ids?|idx|index|indices|labels?|targets?|lens|lengths|positions?|offsets|counts?|indptr)(_|$)"
+    r"(^|_)(ids?|idx|index|indices|labels?|targets?|(?:seq_?)?lens?|lengths|positions?|offsets|counts?|indptr)(_|$)"
     r"|(block|page)_?tables?|slot_mapping|seq_?used|LongTensor|IntTensor|IndexTensor"
     r"|\b(?:U?Int\d*|Integer)\["
 )

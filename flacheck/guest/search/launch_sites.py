@@ -32,6 +32,11 @@ _PLAIN_TYPES = (int, float, str, type(None), torch.dtype)
 Values = dict[str, Any]
 
 
+# A condition, and True in the branch that it leads to, False in the other one.
+_Branch = tuple[ast.expr, bool]
+_Assigned = tuple[ast.expr, Sequence[_Branch]]
+
+
 class _UnknownError(Exception):
     """An expression that depends on arguments that nobody knows."""
 
@@ -192,16 +197,16 @@ class _Variables(dict[str, Any]):
         self._head_size = head_size
         self.dtype = dtype
         # The values that are assigned to each variable, and last the default of a parameter.
-        self._expressions: dict[str, list[ast.expr]] = {}
+        self._expressions: dict[str, list[_Assigned]] = {}
         self._shapes: dict[str, CodeShape] = {}
         for function in reversed(functions):
-            local: dict[str, list[ast.expr]] = {}
+            local: dict[str, list[_Assigned]] = {}
             for name in names_of(function, ast.Store):
                 local[name] = []
             for parameter in parameters(function):
                 local[parameter.arg] = []
-            for name, value in _assigned_values(function):
-                local[name].append(value)
+            for name, value, branches in _assigned_values(function):
+                local[name].append((value, branches))
             self._shapes = {**own_shapes(function), **self._shapes}
             self._expressions = {**local, **self._expressions}
 
@@ -212,14 +217,29 @@ class _Variables(dict[str, Any]):
         expressions = self._expressions[name]
         while expressions:
             # `x = f(x)` reads the values that come after it here.
-            expression = expressions.pop(0)
+            expression, branches = expressions.pop(0)
             try:
-                self[name] = self.evaluate(expression)
+                if self._may_be_taken(branches):
+                    self[name] = self.evaluate(expression)
+                    return self[name]
             except _UnknownError:
                 continue
-            return self[name]
-        self[name] = self._likely_value(name)
+        if name not in self:
+            # A condition of `if x is None: x = …` has read the value before.
+            self[name] = self._likely_value(name)
         return self[name]
+
+    def _may_be_taken(self, branches: Sequence[_Branch]) -> bool:
+        """Return False if one of some branches is not taken for these values."""
+        for condition, is_body in branches:
+            value, error = outcome_of(functools.partial(self._run, condition))
+            if (
+                error is None
+                and isinstance(value, (bool, *_PLAIN_TYPES))
+                and bool(value) != is_body
+            ):
+                return False
+        return True
 
     def _likely_value(self, name: str) -> Any:
         """Return a tensor for a parameter whose dimensions are read, or a number by its name."""
@@ -257,25 +277,38 @@ class _Variables(dict[str, Any]):
             return self.evaluate(node.orelse)
 
 
-def _assigned_values(function: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the variables of a function with their values, and then parameters with defaults."""
-    for node in walk(function):
+def _assigned_values(
+    function: ast.FunctionDef,
+) -> Iterator[tuple[str, ast.expr, Sequence[_Branch]]]:
+    """Yield the variables of a function with their values, and then parameters with defaults.
+
+    Each has the branches around its assignment.
+    """
+    waiting: list[tuple[ast.AST, tuple[_Branch, ...]]] = [(function, ())]
+    # The list grows while it is read.
+    for node, branches in waiting:
         match node:
             case ast.Assign(targets=[ast.Tuple(elts=names)], value=value):
-                yield from _unpacked_values(names, value)
+                for variable, part in _unpacked_values(names, value):
+                    yield variable, part, branches
             case ast.Assign(targets=[*names], value=value):
                 for name in names:
                     if isinstance(name, ast.Name):
-                        yield name.id, value
+                        yield name.id, value, branches
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                yield name, value
+                yield name, value, branches
+            case ast.If(test=test, body=body, orelse=other):
+                waiting += [(child, (*branches, (test, True))) for child in body]
+                waiting += [(child, (*branches, (test, False))) for child in other]
+            case _:
+                waiting += [(child, branches) for child in ast.iter_child_nodes(node)]
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
     for parameter, default in zip(reversed(positional), reversed(arguments.defaults)):
-        yield parameter.arg, default
+        yield parameter.arg, default, ()
     for parameter, keyword_default in zip(arguments.kwonlyargs, arguments.kw_defaults):
         if keyword_default is not None:
-            yield parameter.arg, keyword_default
+            yield parameter.arg, keyword_default, ()
 
 
 def _unpacked_values(names: Sequence[ast.expr], value: ast.expr) -> Iterator[tuple[str, ast.expr]]:

@@ -24,9 +24,11 @@ PACKAGE = {
 def _attention(q, out, lse, sinks, n, BLOCK_M, BLOCK_N, BLOCK_D, CAUSAL): ...
 
 def _scale(x, y, n, stride, BLOCK): ...
+
+def _rows(x, BLOCK): ...
 """,
     "calls.py": """# Launches kernels of triton.
-from .kernels import _attention, _scale
+from .kernels import _attention, _rows, _scale
 
 LOG2 = 1.44
 TABLE = {"BLOCK": 256, "num_stages": 2}
@@ -47,6 +49,20 @@ def attention(q, sinks=None, causal: bool = False, block=32):
 
 def scale(x, config):
     _scale[(1,)](x, x, x.numel(), x.stride(0), **config)
+
+def rows(x, block=None, more=3):
+    width = x.shape[1]
+    if width < 100:
+        warps = 2
+    elif unknown(width):
+        warps = 4
+    else:
+        warps = 8
+    if block is None:
+        block = 16
+    if more is None:
+        more = 1
+    _rows[(more,)](x, BLOCK=block * more, num_warps=warps)
 """,
 }
 
@@ -105,6 +121,13 @@ def test_literals_defaults_and_shapes_are_values_of_a_launch(kernels: Any) -> No
     ]
     in_fp32 = launch_sites.launch_sites(Kernel(kernels._attention), SIZES, torch.float32)
     assert [values["BLOCK_N"] for _, values in in_fp32] == [16, 16, 16]
+
+
+def test_a_branch_that_is_not_taken_gives_no_value(kernels: Any) -> None:
+    """The values of an if that the sizes decide are those of its branch; others are the first."""
+    sites = launch_sites.launch_sites(Kernel(kernels._rows), SIZES)
+    assert [values["num_warps"] for _, values in sites] == [4, 2, 4]
+    assert {values["BLOCK"] for _, values in sites} == {48}
 
 
 def test_an_unknown_table_has_the_values_of_one_in_the_module(kernels: Any) -> None:
