@@ -55,6 +55,8 @@ _MOST_SECONDS = 300
 _PATIENCE = 15
 _LOG_FILE = "log.txt"
 _PROGRESS = "doing"
+# Importing more modules, most of which lead to no kernel, takes longer than all calls.
+_MOST_MODULES = 600
 # The memory of the driver and its child processes; torch alone reserves far more address space.
 _MEMORY_MB = 8192
 _FLACHECK = Path(__file__).parent.parent.parent
@@ -398,12 +400,13 @@ def driver_config(scratch: Path, job: CaptureJob) -> Json:
 
 
 def _modules_to_import(job: CaptureJob) -> list[str]:
-    """Return the package's modules; for selected kernels only those that lead to them."""
+    """Return a package's modules; of many, or for selected kernels, those that lead to kernels."""
     package = job.package
     start: set[str] = set()
     for kernel, launchers in _launchable_kernels(job).items():
         start.update(name.partition(":")[0] for name in (kernel, *launchers))
-    if job.ops or not job.kernels or not start:
+    is_whole = not job.kernels and len(package.own_modules) <= _MOST_MODULES
+    if job.ops or is_whole or not start:
         # Functions have no names in text; a kernel that nothing counts may be anywhere.
         return list(package.own_modules)
     return modules_around(package.path, package.own_modules, start)
