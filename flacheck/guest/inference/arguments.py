@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..workers.values import TORCH_NAMES
-from . import objects, optimizers, usage
+from . import objects, usage
 from .operators import FUNCTION, LAYER, Operator
 from .plans import CallPlan, Recipe
 from .shapes import SIZES, Shapes, Sizes, extents_of, has_usual_name, size_of
@@ -139,8 +139,6 @@ class Arguments:
     ) -> Any:
         """Infer an argument that the plan does not contain."""
         name = parameter.name
-        if optimizers.takes_weights(operator, parameter):
-            return optimizers.weights(self.dtype)
         object_class = objects.annotated_class(operator, parameter)
         has_shape = name in plan.shapes
         if object_class is not None and not has_shape:

@@ -1,4 +1,4 @@
-"""Operators: functions, autograd functions, layers and methods that launch kernels when called."""
+"""Operators: functions, autograd functions and layers that launch kernels when called."""
 
 import functools
 import inspect
@@ -9,9 +9,7 @@ from typing import Any
 from ..pysource.functions import Function
 from . import usage
 
-FUNCTION, LAYER, METHOD, KERNEL = "function", "layer", "method", "kernel"
-# An example in a docstring, which makes its arguments itself.
-EXAMPLE = "example"
+FUNCTION, LAYER, KERNEL = "function", "layer", "kernel"
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
@@ -20,11 +18,11 @@ class Operator:
     """An operator of a package.
 
     Attributes:
-        name: `module:name` or `module:class.method`.
-        call: the function; for a layer or method the class.
+        name: `module:name`.
+        call: the function; for a layer the class.
         outer: True if a package's namespace exports it, or no other code of the package uses it.
         kernels: the kernels that it may launch.
-        parameters: the function's parameters; for a layer or method those of the constructor.
+        parameters: the function's parameters; for a layer those of the constructor.
         source: the function whose code and documentation describe the arguments.
         shared: True if functions of the package, other than layers, call it.
         sites: what the package's launches of a lone kernel pass, each with its head size.
@@ -47,7 +45,7 @@ class Operator:
     @property
     def is_built(self) -> bool:
         """True if an object must be built before the call."""
-        return self.kind in (LAYER, METHOD)
+        return self.kind == LAYER
 
     @property
     def module(self) -> str:
@@ -56,7 +54,7 @@ class Operator:
 
     @functools.cached_property
     def takes(self) -> tuple[inspect.Parameter, ...]:
-        """The parameters of the function, forward or method."""
+        """The parameters of the function or forward."""
         if not self.is_built:
             return self.parameters
         # Without `self`.

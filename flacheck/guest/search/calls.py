@@ -8,9 +8,8 @@ from typing import Any
 import torch
 
 from ..fake_cuda.registrations import BODIES
-from ..inference import optimizers
 from ..inference.arguments import NOTHING, Arguments
-from ..inference.operators import EXAMPLE, KERNEL, LAYER, METHOD, Operator
+from ..inference.operators import KERNEL, LAYER, Operator
 from ..inference.plans import CallPlan, Recipe
 from ..inference.shapes import Shapes
 from ..recorder.recorder import Recorder
@@ -220,10 +219,9 @@ class Caller:
             if isinstance(instance, CaughtError):
                 return "build", instance
             function = instance
-            if operator.kind == LAYER:
-                width = _input_width(build_values)
-                if width:
-                    plan = plan.with_changes(sizes={"D": width, **plan.sizes})
+            width = _input_width(build_values)
+            if width:
+                plan = plan.with_changes(sizes={"D": width, **plan.sizes})
         call_arguments = _attempt(
             lambda: _call_arguments(operator, plan, arguments), _STAGE_SECONDS
         )
@@ -285,10 +283,8 @@ def _build(
     arguments: Arguments,
     constructor_arguments: Mapping[str, Any],
 ) -> Callable[..., Any]:
-    """Build a layer, or an optimizer whose step is returned."""
+    """Build a layer."""
     instance = operator.call(**constructor_arguments)
-    if operator.kind == METHOD:
-        return optimizers.step_function(instance)
     layer = instance.to(device="cuda", dtype=arguments.dtype)
     # The result is ignored, because some packages override `train` without a return value.
     layer.train(plan.training)
@@ -358,8 +354,6 @@ def call_rank(operator: Operator, succeeded: bool) -> Rank:
         return Rank.ALONE
     if not succeeded:
         return Rank.FAILED
-    if operator.kind == EXAMPLE:
-        return Rank.DOCUMENTED
     if operator.kind == LAYER:
         return Rank.LAYER
     if operator.outer:

@@ -1,4 +1,4 @@
-"""Operators of a package: all functions, classes and methods in its modules that launch kernels."""
+"""Operators of a package: all functions and classes in its modules that launch kernels."""
 
 import inspect
 import re
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._library.custom_ops import CustomOpDef
 
-from ..inference.operators import FUNCTION, LAYER, METHOD, Operator, parameters_of
+from ..inference.operators import FUNCTION, LAYER, Operator, parameters_of
 from .kernel_references import KernelReferences
 
 # Functions of scripts: programs, and their authors' tests and benchmarks.
@@ -40,8 +40,6 @@ def find_operators(modules: Sequence[ModuleType], packages: Iterable[str]) -> li
         operator = as_operator(name, value, outer, kernels, shared)
         if operator is not None:
             operators.append(operator)
-        elif isinstance(value, type):
-            operators += _optimizer_step(name, value, references)
     return sorted(operators, key=lambda operator: is_measurement(operator.module))
 
 
@@ -122,22 +120,3 @@ def as_operator(
         source=inspect.unwrap(function),
         shared=shared,
     )
-
-
-def _optimizer_step(name: str, owner: type, references: KernelReferences) -> list[Operator]:
-    """Return the step of an optimizer that launches kernels; nothing for other classes."""
-    if not issubclass(owner, torch.optim.Optimizer):
-        return []
-    kernels = references.method_kernels(owner, "step")
-    if not kernels:
-        return []
-    step = Operator(
-        name=f"{name}.step",
-        call=owner,
-        kind=METHOD,
-        outer=True,
-        kernels=kernels,
-        parameters=parameters_of(owner),
-        source=inspect.unwrap(inspect.getattr_static(owner, "step")),
-    )
-    return [step]

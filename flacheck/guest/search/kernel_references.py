@@ -79,22 +79,6 @@ class KernelReferences:
                 names.add(name)
         return frozenset(names)
 
-    def method_kernels(self, owner: type, method: str) -> frozenset[str]:
-        """Return all kernels that a method may launch, also through other methods of its class."""
-        kernels: set[str] = set()
-        visited: set[str] = set()
-        queue = [method]
-        while queue:
-            name = queue.pop()
-            if name in visited:
-                continue
-            visited.add(name)
-            function = _method_function(owner, name)
-            if inspect.isfunction(function) and self._is_own(function.__module__):
-                kernels |= self.kernels(function)
-                queue += _code_names(function.__code__)
-        return frozenset(kernels)
-
     def reachable(self, value: Any, is_end: Callable[[Any], object]) -> Iterator[Any]:
         """Yield the ends that can be reached from a value; references of ends are not followed."""
         visited: set[int] = set()
@@ -216,18 +200,6 @@ class KernelReferences:
     def _is_own(self, module: str | None) -> bool:
         """Return True for modules of the packages."""
         return (module or "").partition(".")[0] in self._packages
-
-
-def _method_function(owner: type, name: str) -> Any:
-    """Return the function of a method or property without its decorators, else None."""
-    attribute = inspect.getattr_static(owner, name, None)
-    if isinstance(attribute, (staticmethod, classmethod)):
-        attribute = attribute.__func__
-    elif isinstance(attribute, property):
-        attribute = attribute.fget
-    if callable(attribute):
-        return inspect.unwrap(attribute)
-    return None
 
 
 def _attributes_by_name(module: ModuleType, names: Iterable[str]) -> Iterator[Any]:

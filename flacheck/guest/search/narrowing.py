@@ -8,7 +8,7 @@ from typing import Any
 
 from torch._library.custom_ops import CustomOpDef
 
-from ..inference.operators import METHOD, Operator
+from ..inference.operators import Operator
 from .kernel_references import KernelReferences
 
 
@@ -52,11 +52,8 @@ def _kernels_through(
     def is_match(value: Any) -> bool:
         return _matches_function(globs, _function_name(value))
 
-    start = operator.call
-    if operator.kind == METHOD:
-        start = operator.source
     kernels: frozenset[str] = frozenset()
-    for value in references.reachable(start, is_match):
+    for value in references.reachable(operator.call, is_match):
         kernels |= references.kernels(value)
     return kernels
 

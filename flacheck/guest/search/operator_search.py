@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..engine.outcomes import outcome_of
-from ..inference.operators import EXAMPLE, KERNEL, LAYER, Operator
+from ..inference.operators import KERNEL, LAYER, Operator
 from ..inference.plans import CallPlan
 from ..inference.shapes import SIZES
 from .calls import Caller, CallResult
-from .documented_calls import documented_calls
 from .real_sizes import RealSizes
 from .repairs import Repairs
 from .variations import Variations
@@ -99,8 +98,6 @@ class OperatorSearch:
                 outer.append(operator)
         self._run_phase("plain calls", self._call_plain, outer)
         self._run_phase("layers", self._call_plain, layers)
-        # Its calls have one dtype, so that they do not replace the calls to repeat in others.
-        self._run_phase("documented calls", self._call_once, documented_calls(self._operators))
         # Most kernels of inner operators are launched by one call of the operator with the most.
         inner.sort(key=lambda operator: -len(self._missing_kernels(operator)))
         self._run_phase("inner functions", self._call_inner, inner)
@@ -166,11 +163,6 @@ class OperatorSearch:
 
     def _variations(self, operator: Operator) -> Variations:
         return Variations(operator, self._caller.shapes, self._real_sizes)
-
-    def _call_once(self, operator: Operator) -> None:
-        """Run the example in an operator's documentation."""
-        plan = CallPlan("its example", sizes_from="the package's documentation")
-        self._call(operator, plan, self._dtypes[0])
 
     def _call_plain(self, operator: Operator) -> None:
         """Call an operator as the recipe and its signature suggest, at all sizes."""
@@ -373,8 +365,6 @@ def _is_worth_repeating(
 
     A kernel may accept only one dtype, which need not be the first.
     """
-    if operator.kind == EXAMPLE:
-        return False
     if result.new_kernels or is_first_at_size:
         return True
     return result.refusal is not None and plan.label == "plain" and not plan.dtypes

@@ -23,21 +23,18 @@ _Line = dict[str, Any]
 class Rank(enum.IntEnum):
     """The kinds of calls; the most trusted kind is first."""
 
-    # An example in a docstring.
-    DOCUMENTED = 0
-    LAYER = 1
-    OUTER = 2
+    LAYER = 0
+    OUTER = 1
     # An outer operator that functions of its package call, too.
-    SHARED = 3
-    INNER = 4
-    FAILED = 5
+    SHARED = 2
+    INNER = 3
+    FAILED = 4
     # A kernel without its host function, with arguments that its own code implies.
-    ALONE = 6
+    ALONE = 5
 
 
 # How a launch was made, in the words of a launches file.
 _CALL_NAMES = {
-    Rank.DOCUMENTED: "documented call",
     Rank.LAYER: "layer",
     Rank.OUTER: "plain call",
     Rank.SHARED: "plain call",

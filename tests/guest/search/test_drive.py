@@ -597,32 +597,6 @@ def test_launches_that_the_front_end_refuses_are_marked(tmp_path: Path) -> None:
     assert {one.kernel: one.made_up for one in launches.launches} == {"tiny.ops:scatter": True}
 
 
-DOCUMENTED = """
-import torch
-from tiny.kernels import rare
-
-def scale_named(x: torch.Tensor, sizes: dict):
-    '''Scale columns.
-
-    Examples:
-        >>> x = torch.randn(4, 96, dtype=torch.bfloat16, device="cuda", requires_grad=True)
-        >>> missing = no_such_function(x)
-        >>> y = scale_named(x, {"width": 96})
-    '''
-    rare[(1,)](x, x, K=sizes["width"])
-    return x * 2
-"""
-
-
-def test_examples_in_docstrings_are_calls(tmp_path: Path) -> None:
-    """A statement that fails is left out; the launches come first and are not made up."""
-    launches, _ = driven(package(tmp_path, kernels=KERNELS, ops=DOCUMENTED))
-    (launch,) = launches.launches
-    assert (launch.call, launch.sizes_from) == ("documented call", "the package's documentation")
-    assert launch.launch.args["K"] == {"constexpr": 96}
-    assert not launch.made_up
-
-
 OF_THE_PACKAGE = '''
 import torch
 from tiny.kernels import packed, rare, scale
@@ -667,23 +641,7 @@ def test_inner_functions_get_what_their_package_passes(tmp_path: Path) -> None:
 
 OBJECTS = """
 import torch
-from tiny.kernels import packed, rare, scale, scale_back
-
-class Fused(torch.optim.Optimizer):
-    def __init__(self, params, lr=1e-3, momentum=0.9):
-        super().__init__(params, dict(lr=lr, momentum=momentum))
-
-    @torch.no_grad()
-    def step(self, closure=None):
-        for group in self.param_groups:
-            for weight in group["params"]:
-                if weight.ndim != 2:
-                    raise ValueError("this optimizer takes matrices")
-                state = self.state[weight]
-                if "momentum" in state:
-                    rare[(1,)](weight, state["momentum"], K=weight.shape[-1])
-                state["momentum"] = torch.zeros_like(weight)
-                scale_back[(1,)](weight.grad, weight, weight.shape[0], K=weight.shape[-1])
+from tiny.kernels import packed, scale
 
 class Resizer:
     def __init__(self, size: tuple[int, int], *, sharp=True):
@@ -711,20 +669,13 @@ class Parts(torch.nn.Module):
 """
 
 
-def test_optimizers_take_steps_and_kernels_of_other_methods_are_launched_alone(
-    tmp_path: Path,
-) -> None:
-    """The second step of an optimizer reads the state that the first one made."""
-    launches, report = driven(
+def test_kernels_of_methods_are_launched_alone(tmp_path: Path) -> None:
+    """Nothing calls the methods of other classes than layers."""
+    launches, _ = driven(
         package(tmp_path, kernels=KERNELS, objects=OBJECTS), launchable=["tiny.kernels:scale"]
     )
     kernels = {one.kernel.partition(":")[2]: one for one in launches.launches}
-    assert kernels.keys() == {"rare", "scale_back", "scale", "packed"}
-    steps = report["operators"]["tiny.objects:Fused.step"]
-    assert steps["worked"][0] == "plain"
-    # Everybody has parameters with gradients.
-    assert kernels["scale_back"].launch.args["T"] == {"int": 256}
-    assert not kernels["scale_back"].made_up
+    assert kernels.keys() == {"scale", "packed"}
     assert kernels["scale"].made_up
 
 

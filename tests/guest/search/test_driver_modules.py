@@ -378,34 +378,20 @@ def test_a_kernel_of_a_module_that_a_function_imports_is_found(package: Writer) 
     assert kernels_of == {f"{NAME}.a:outer": frozenset({f"{home}:one", f"{home}:two"})}
 
 
-def test_the_step_of_an_optimizer_is_an_operator(package: Writer) -> None:
-    """It launches kernels through other methods; methods of other classes are no operators."""
-    from flacheck.guest.inference.operators import METHOD
+def test_methods_of_other_classes_than_layers_are_no_operators(package: Writer) -> None:
+    """Their kernels are launched alone."""
     from flacheck.guest.search.entry_points import find_operators
 
     text = """
-    import torch
-
     def one(x): ...
-    def two(x): ...
-    first, second = Kernel(one), Kernel(two)
+    first = Kernel(one)
 
     class Plan:
         def __call__(self, x): first[(1,)](x)
-
-    class Fused(torch.optim.Optimizer):
-        def __init__(self, params): super().__init__(params, {})
-        def step(self, closure=None): self._update()
-        def _update(self): second[(1,)](1)
-        def other(self): first[(1,)](1)
     """
     package({"a.py": with_kernels(text)})
     modules, _ = load([NAME], ())
-    (step,) = find_operators(modules, [NAME])
-    assert (step.name, step.kind, step.outer) == (f"{NAME}.a:Fused.step", METHOD, True)
-    assert step.kernels == {f"{NAME}.a:two"}
-    assert [each.name for each in step.parameters] == ["params"]
-    assert [each.name for each in step.takes] == ["closure"]
+    assert find_operators(modules, [NAME]) == []
 
 
 def test_an_object_that_answers_every_attribute_is_no_kernel(package: Writer) -> None:

@@ -55,7 +55,7 @@ def test_the_header_is_there_without_launches(drive: Drive) -> None:
 def test_a_launch_is_made_up_without_a_whole_call_of_host_code(drive: Drive) -> None:
     """A failed call and invented constants make it so; inferred tensors do not, nor a kernel alone
     with the constants of the package's own launches."""
-    drive.launch(Rank.DOCUMENTED, "m:seen", n={"int": 1})
+    drive.launch(Rank.LAYER, "m:seen", n={"int": 1})
     drive.launch(Rank.INNER, "m:inner", is_guess=True, n={"int": 3})
     drive.launch(Rank.FAILED, "m:failed", n={"int": 4})
     drive.launch(Rank.ALONE, "m:alone", is_guess=True, guessed_constants=True, n={"int": 5})
@@ -63,7 +63,7 @@ def test_a_launch_is_made_up_without_a_whole_call_of_host_code(drive: Drive) -> 
     drive.launch(Rank.OUTER, "m:constant", is_guess=True, guessed_constants=True, n={"int": 6})
     _, *launches = drive.sift()
     assert [(line["kernel"], line["call"], line["made_up"]) for line in launches] == [
-        ("m:seen", "documented call", False),
+        ("m:seen", "layer", False),
         ("m:inner", "inner function", False),
         ("m:failed", "failed call", True),
         ("m:alone", "alone", True),
@@ -76,8 +76,8 @@ def test_a_launch_is_made_up_without_a_whole_call_of_host_code(drive: Drive) -> 
 def test_lines_that_stay_are_written_as_they_were(drive: Drive, tmp_path: Path) -> None:
     """A kept line has a mark at its end; the text of a source moves to the first kept line."""
     drive.launch(Rank.FAILED, "m:k", n={"int": 1})
-    drive.launch(Rank.DOCUMENTED, "m:k", n={"int": 2}, path=("m:ä",))
-    drive.launch(Rank.DOCUMENTED, "m:k", n={"int": 3}, source="t")
+    drive.launch(Rank.LAYER, "m:k", n={"int": 2}, path=("m:ä",))
+    drive.launch(Rank.LAYER, "m:k", n={"int": 3}, source="t")
     before = (tmp_path / "l.jsonl").read_text().splitlines()
     _, path, second, third = drive.sift()
     after = (tmp_path / "l.jsonl").read_text().splitlines()
@@ -88,7 +88,7 @@ def test_lines_that_stay_are_written_as_they_were(drive: Drive, tmp_path: Path) 
     )
     assert after[1] == before[2]
     assert after[3] == before[4].removesuffix("}") + (
-        ', "made_up": false, "call": "documented call", "sizes_from": "the grid"}'
+        ', "made_up": false, "call": "layer", "sizes_from": "the grid"}'
     )
 
 
@@ -127,7 +127,7 @@ def test_a_function_that_its_package_calls_gets_the_dtypes_that_its_package_hand
 def test_the_best_call_of_a_launch_counts(drive: Drive) -> None:
     """The best call counts also if it came after the launch was written, with its counts."""
     drive.launch(Rank.FAILED, "m:k", n={"int": 1})
-    drive.launch(Rank.DOCUMENTED, "m:k", n={"int": 1})
+    drive.launch(Rank.LAYER, "m:k", n={"int": 1})
     _, launch, count = drive.sift()
     assert launch["made_up"] is False
     assert count == {"of": launch["id"], "count": 1}
@@ -172,7 +172,7 @@ def test_launches_that_their_kernel_does_not_take_give_way(drive: Drive) -> None
     drive.launch(Rank.INNER, "m:mended", n={"int": 1})
     refusals = {drive.witness.latest}
     drive.launch(Rank.INNER, "m:mended", n={"int": 2})
-    drive.launch(Rank.DOCUMENTED, "m:seen", n={"int": 3})
+    drive.launch(Rank.LAYER, "m:seen", n={"int": 3})
     refusals.add(drive.witness.latest)
     drive.launch(Rank.INNER, "m:alone", n={"int": 4})
     refusals.add(drive.witness.latest)

@@ -71,7 +71,7 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
     - `count`: the number of launches
     - `by`: the running program, as the recorder's caller named it
     - `made_up`: True if a driver launched the kernel alone, or with constants that nobody gave
-    - `call`: how a driver made the launch: test, documented call, plain call, layer, inner
+    - `call`: how a driver made the launch: test, plain call, layer, inner
       function, alone, or failed call; None for a program's own launch
     - `sizes_from`: where the sizes of a driver's call come from: a model, the package, or the grid
     - `candidate`: True if the program chooses among several kernels for the launch
