@@ -199,12 +199,15 @@ class _Variables(dict[str, Any]):
         # The values that are assigned to each variable, and last the default of a parameter.
         self._expressions: dict[str, list[_Assigned]] = {}
         self._shapes: dict[str, CodeShape] = {}
+        self._tensors: set[str] = set()
         for function in reversed(functions):
             local: dict[str, list[_Assigned]] = {}
             for name in names_of(function, ast.Store):
                 local[name] = []
             for parameter in parameters(function):
                 local[parameter.arg] = []
+                if parameter.annotation and last_name(parameter.annotation) == "Tensor":
+                    self._tensors.add(parameter.arg)
             for name, value, branches in _assigned_values(function):
                 local[name].append((value, branches))
             self._shapes = {**own_shapes(function), **self._shapes}
@@ -245,6 +248,9 @@ class _Variables(dict[str, Any]):
         """Return a tensor for a parameter whose dimensions are read, or a number by its name."""
         shape = self._shapes.get(name, CodeShape())
         dimensions = shape.dimensions()
+        if name in self._tensors and shape == CodeShape():
+            # Code with an index that depends on a layout implies no number of dimensions.
+            dimensions = ("T", "H", "K")
         if shape.strides == shape.least_rank == 1 and not shape.rank:
             # The stride of a vector is 1, and nobody passes it: this one leads from row to row.
             dimensions = ("T", "K")

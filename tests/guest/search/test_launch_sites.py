@@ -28,6 +28,8 @@ def _scale(x, y, n, stride, BLOCK): ...
 def _rows(x, BLOCK): ...
 """,
     "calls.py": """# Launches kernels of triton.
+from __future__ import annotations
+
 from .kernels import _attention, _rows, _scale
 
 LOG2 = 1.44
@@ -50,8 +52,12 @@ def attention(q, sinks=None, causal: bool = False, block=32):
 def scale(x, config):
     _scale[(1,)](x, x, x.numel(), x.stride(0), **config)
 
-def rows(x, block=None, more=3):
-    width = x.shape[1]
+def rows(x: torch.Tensor, block=None, more=3, layout="rows"):
+    if layout == "columns":
+        row, column = 2, 1
+    else:
+        row, column = 1, 2
+    width = x.size(column)
     if width < 100:
         warps = 2
     elif unknown(width):
