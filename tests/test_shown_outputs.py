@@ -1,4 +1,4 @@
-"""Outputs that the README shows are those of their commands."""
+"""Outputs that the README and the documentation show are those of their commands."""
 
 from __future__ import annotations
 
@@ -12,11 +12,19 @@ import pytest
 
 from flacheck import toolchains
 from tests import shown_outputs
+from tests.captured import needs_torch
 from tests.paths import ROOT
 
 README = (ROOT / "README.md").read_text()
 # A shell block of one command, and the line of its answer that is quoted below.
 QUOTES = re.findall(r"^```sh\n(flacheck [^\n]+)\n```\n\n> ([^\n]+)$", README, re.M)
+# A block without a language is a terminal: a command and its output, with `…` for omitted lines.
+BLOCKS = [
+    pytest.param(block, id=f"{page.stem}:{block.split()[2]}")
+    for page in sorted((ROOT / "docs").rglob("*.md"))
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S)
+    if not language
+]
 
 
 FINDINGS = sorted((ROOT / "docs" / "findings").glob("*.py"))
@@ -31,6 +39,20 @@ def test_each_quote_has_a_command() -> None:
 def test_a_quote_is_the_answer(command: str, quote: str) -> None:
     """It is the first line on a terminal that is wide enough."""
     assert shown_outputs.output_of(command, columns=1000).splitlines()[0] == quote
+
+
+@needs_torch
+@pytest.mark.network
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_block_is_the_answer(block: str) -> None:
+    """Its lines are parts of the output, in this order."""
+    command, _, shown = block.partition("\n")
+    assert command.startswith("$ flacheck ")
+    printed = " ".join(shown_outputs.output_of(command.removeprefix("$ ")).split())
+    for part in shown.split("\n…\n"):
+        words = " ".join(part.removeprefix("…\n").split())
+        assert words in printed
+        printed = printed.partition(words)[2]
 
 
 def test_the_picture_is_current() -> None:

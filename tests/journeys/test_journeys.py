@@ -27,7 +27,7 @@ FLA = "flash-linear-attention"
 WIDTH = 80
 # Lines of a first screen, and words that a reader meets on it.
 SCREEN, MOST_WORDS = 24, 300
-SLOW, NETWORK = pytest.mark.slow, pytest.mark.network
+SLOW = pytest.mark.slow
 MODEL = """
 import torch
 from torch import nn
@@ -144,23 +144,12 @@ WITH_TORCH = {
         90,
         {"train.py": MODEL},
     ),
-    "RWKV7 under autocast": Journey(
-        (
-            f"flacheck dtypes fla.layers.rwkv7:RWKV7Attention --package {FLA}==0.1.2 "
-            "--autocast fp16",
-        ),
-        240,
-    ),
 }
 
 
 def _cases() -> list[Any]:
     cases = [pytest.param(name, id=name) for name in JOURNEYS]
-    for name in WITH_TORCH:
-        marks = [needs_torch, SLOW]
-        if name == "RWKV7 under autocast":
-            marks.append(NETWORK)
-        cases.append(pytest.param(name, id=name, marks=marks))
+    cases += [pytest.param(name, id=name, marks=[needs_torch, SLOW]) for name in WITH_TORCH]
     return cases
 
 
