@@ -31,7 +31,7 @@ FINDINGS = sorted((ROOT / "docs" / "findings").glob("*.py"))
 
 
 def test_each_quote_has_a_command() -> None:
-    """No quoted line is without the command that prints it."""
+    """Every quoted line of the README stands below the command that prints it."""
     assert len(QUOTES) == len(re.findall(r"^> ", README, re.M)) > 0
 
 

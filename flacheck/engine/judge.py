@@ -20,7 +20,7 @@ _UNFIT = (
 # Exceptions of a module that cannot be loaded on this machine; the compiler has not failed.
 _STUB_ERROR = "StubError"
 _LOAD_ERRORS = (_STUB_ERROR, "ModuleNotFoundError", "ImportError")
-# The front end's exceptions about a kernel's source. The launcher raises before it.
+# The front end's exceptions about a kernel's source; the launcher's errors come earlier.
 _SOURCE_ERRORS = ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct")
 _WORKER_PREFIX = "flacheck: "
 # The exception about source from a file that leads out of Triton's language.

@@ -480,7 +480,7 @@ def _for_each_target(
 
 
 def importable_packages(capture: PackageCapture) -> dict[str, Package]:
-    """Return the package by identity where its kernels may be imported."""
+    """Return the package by its identity; empty if its kernels must not be imported."""
     if not _is_imitated(capture.target):
         # Imported for this target, the package may define other kernels than were recorded.
         return {}

@@ -186,7 +186,7 @@ def _unit_of_arguments(extension: _Extension, compiler: str, root: Path) -> Buil
     elif extension.of_torch:
         words += [*extension.nvcc, "--expt-relaxed-constexpr"]
         unit = split_arguments(words, root, root)
-        # First, because the last flag on a macro counts: a project may undefine them.
+        # The project's flags come last, because it may undefine these macros.
         unit = replace(unit, flags=(*_DEFINES_OF_TORCH, *unit.flags))
     else:
         unit = split_arguments([*words, *extension.nvcc], root, root)

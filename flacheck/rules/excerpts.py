@@ -27,7 +27,7 @@ _SHAPE_LENGTH, _MOST_SHAPES = 160, 4096
 _BEFORE, _AFTER = 12_000, 6_000
 # Bytes at both ends of a log, where programs print the versions of what they use.
 _END = 128 << 10
-# Bytes that are budget of all neighbourhoods, half of them the first and half the last.
+# Bytes for the surroundings of all hints together: half for the first hints, half for the last.
 _HALF = _BLOCK = 1 << 20
 
 

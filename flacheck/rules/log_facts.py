@@ -58,7 +58,7 @@ _PACKAGES = {
     "xformers": ("xformers",),
     "cut_cross_entropy": ("cut-cross-entropy",),
 }
-# The program that a traceback begins in; frames of a package, a notebook or a build are none.
+# The user's program where a traceback begins: not a file of a package, notebook or build.
 _SCRIPT = re.compile(
     r"Traceback \(most recent call last\):[^\n]{0,20}\n[^\n]{0,200}?"
     r'File "(?P<script>(?:(?!(?:site|dist)-packages|[/\\]tmp[/\\]|setup\.py)[^"<>\n]){1,300}\.py)"'

@@ -26,7 +26,7 @@ class Span:
     after: str
 
     def with_text(self, text: str) -> str:
-        """Return the lines with another text in place of the span."""
+        """Return the lines with the span replaced by a text."""
         return self.before + text + self.after
 
 

@@ -36,7 +36,7 @@ TABLES = (
     # The keys of a question on a toolchain and target. Shards, and repeated scans, share one row.
     "CREATE TABLE key_sets (digest TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
     "CREATE INDEX run_records_by_record ON run_records (record, run)",
-    # For stores of a million records.
+    # Without this index, stores of a million records are slow.
     "CREATE INDEX records_latest ON records (key, added, id, verdict)",
     f"CREATE INDEX records_by_place ON records ({TOOLCHAIN}, {TARGET})",
 )

@@ -68,7 +68,7 @@ def test_every_command_has_two_examples_that_parse(name: str) -> None:
 
 @each_command
 def test_every_command_has_its_exit_codes(name: str) -> None:
-    """Every command has 0, 2, 70 and 130."""
+    """The help of every command lists the exit codes 0, 2, 70 and 130."""
     _, command = COMMANDS[name]
     exits = pages.page_of(command).all_exits
     assert {0, 2, 70, 130} <= set(exits)

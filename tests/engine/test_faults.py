@@ -99,7 +99,7 @@ def test_a_signal_from_outside_again_and_again_is_unknown() -> None:
 def test_a_worker_that_the_system_killed_was_out_of_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The system's counter of kills for memory decides it."""
+    """The attempt is out of memory if the system's counter of such kills has grown."""
     counter = tmp_path / "vmstat"
     monkeypatch.setattr(executors, "VMSTAT", counter)
     counter.write_text("pgfault 5\noom_kill 3\n")

@@ -59,7 +59,7 @@ confined = pytest.mark.skipif("other processes" not in expected(), reason="no La
 
 @pytest.fixture
 def one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run scripts on the usual machine alone, in a third of the time."""
+    """Run scripts for one machine instead of three, which takes a third of the time."""
     monkeypatch.setattr(setup_scripts, "MACHINES", setup_scripts.MACHINES[:1])
 
 

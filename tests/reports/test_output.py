@@ -16,7 +16,7 @@ from tests.paths import ROOT
 
 
 def flacheck(*words: str, shell: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command in a shell of its own, with a redirection behind it."""
+    """Run the command in a shell; `shell` is a redirection, for example."""
     command = " ".join([f"'{sys.executable}'", "-m", "flacheck", *words, shell])
     return subprocess.run(
         ["sh", "-c", command],

@@ -104,6 +104,6 @@ def test_an_untested_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_oldest_tested_python_is_the_package_s() -> None:
-    """pyproject.toml and doctor name the same."""
+    """pyproject.toml and doctor name the same Python."""
     project = tomlkit.parse((ROOT / "pyproject.toml").read_text())["project"]
     assert project["requires-python"] == f">=3.{doctor.TESTED_PYTHONS[0]}"

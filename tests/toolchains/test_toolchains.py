@@ -238,7 +238,7 @@ def test_a_release_that_was_changed_after_its_installation_is_refused(installer_
 
 
 def test_an_identity_is_never_a_path(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An identity in a foreign store could otherwise name a folder with a foreign compiler."""
+    """A store from elsewhere cannot make flacheck load a compiler from a folder."""
     (here / "triton==3.2.0" / "triton").mkdir(parents=True)
     monkeypatch.setattr(index, "available", lambda *_, **__: [Version("3.2.0")])
     (choice,) = toolchains.resolve(["triton==3.2.0"]).choices

@@ -73,7 +73,7 @@ _MEASURE_RESULTS = (
 _GATE_SCAN = "Compile allowed releases that have no stored result."
 _REFRESH = "Ask the package index for new releases first (--scan does)."
 _GATE_STRICT = "Exit 1 on an advisory, 3 on a release without a complete record."
-_PINS = "Judge these {} releases: as one more pin."
+_PINS = "Judge only these {} releases, as if a file pinned them."
 _NVCC = "Judge pins of nvcc (nvidia-cuda-nvcc), or these releases of it: nvcc>=13.0,<13.3."
 _REPORT_TARGET = "Show published results on these GPUs only."
 _KNOWN_TORCH = "Only the Triton releases that these torch releases admit: 2.12, >=2.9."

@@ -29,7 +29,7 @@ _BY_POSITION = {
     "past-end": "is looked up past the end of the arguments: the first launch raises IndexError",
     "shifted": "is silently read from another argument, because an omitted one stands before it",
 }
-_NO_ARGUMENT = "is no argument of the kernel"
+_NO_ARGUMENT = "is not an argument of the kernel"
 
 
 def no_argument(evidence: KeyEvidence) -> Iterator[KeyFault]:

@@ -71,7 +71,7 @@ def _fault_of_calls(evidence: KeyEvidence, name: str, one: Args, other: Args) ->
     values = f"{plain(one[name])}, then {plain(other[name])}"
     why = (
         f"changes what is compiled ({values}) and is in no key: "
-        "one is run with what was tuned for the other"
+        "the second call runs with the configuration tuned for the first"
     )
     # A plain integer that is not a stride is a size with any number of values.
     is_size = not is_fixed(one[name]) and "stride" not in name.lower()

@@ -76,7 +76,7 @@ class ComparedSides:
     locate: Locate = field(default=locate_nowhere, compare=False)
 
     def of(self, kind: DifferenceKind) -> list[Difference]:
-        """Return the changes of a kind, the package's refusals among them."""
+        """Return the changes of this kind; the package's refusals are changes, too."""
         return [change for change in (*self.refusals, *self.changes) if change.kind is kind]
 
     @property

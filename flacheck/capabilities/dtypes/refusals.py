@@ -105,7 +105,7 @@ def find_refused(
 
 
 def _is_refused(need: Need) -> bool:
-    """Return True for a compile with an error; shared memory over the limit is none."""
+    """Return True for a compile with an error; shared memory over the limit does not count."""
     why = need.why or ""
     return need.shared is None and why.startswith("FC") and not why.startswith(_NO_VERDICT)
 

@@ -93,9 +93,9 @@ class Reproduction:
     def search(self) -> Iterator[Improvement]:
         """Yield each improvement, until nothing smaller fails or the budget is spent.
 
-        The failing release alone drives the search. The releases around it then compile a small
-        candidate. If they reject it, the search continues from the last candidate that they accept,
-        and they check the further ones.
+        The failing release alone drives the search. A small candidate is then compiled under the
+        neighbouring releases. If they reject it, the search continues from the last
+        candidate that they accept, and they check the further ones.
         """
         chain = [self.best]
         budget = self.compilers.budget

@@ -31,7 +31,7 @@ class RunQuestion(JsonStruct, frozen=True):
 
 
 class StaleKernel(JsonStruct, frozen=True):
-    """A kernel of a launches file that changed before it was scanned: its records are older."""
+    """A kernel whose source changed after its launches were recorded in the launches file."""
 
     kernel: str
     package: str | None

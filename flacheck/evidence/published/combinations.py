@@ -36,7 +36,9 @@ class _Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.package is not None and not self.versions:
             raise ValueError(f"{self.package}: name its versions")
         if self.matrix is not None and self.configs != "own":
-            raise ValueError(f"{self.matrix}: a matrix chooses configurations; write configs: own")
+            raise ValueError(
+                f"{self.matrix}: a matrix lists its configurations itself: write configs: own"
+            )
 
 
 class _CombinationsFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -205,10 +205,9 @@ def _follow_subject(
 
 
 def _first_working(tries: Any) -> tuple[Any, Any, list[Any]]:
-    """Return the first call that works, one that launches kernels, and the errors of the others.
+    """Return a call that works, a call that fails after launches, and the errors of the others.
 
-    Without a call that works, the first is one whose forward pass works. The second is the first
-    call whose forward pass fails after launches.
+    If no call works as a whole, the first is one whose forward pass works.
     """
     forward = launching = None
     remaining_tries = _MORE

@@ -430,7 +430,7 @@ def _flat(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _is_table(operands: Iterable[_CallTensor], function: Any) -> bool:
-    """Return True for a result that depends on no float but tables and buffers."""
+    """Return True if the only floats that a result depends on are tables and buffers."""
     kinds = {origin_of(tensor).kind for _, tensor in operands}
     if not kinds:
         return function.__name__.partition("_")[0].partition(".")[0] not in _FILLS

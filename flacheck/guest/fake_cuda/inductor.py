@@ -27,8 +27,8 @@ _BENCHMARKS = "torch._inductor.runtime.benchmarking"
 _HELPERS = "torch._inductor.runtime.triton_helpers"
 _GRAPHS = "torch._inductor.cudagraph_utils"
 _SELECTION = "torch._inductor.select_algorithm"
-# Milliseconds of a library's kernel. One of Inductor's templates takes one: then Inductor chooses a
-# template, and writes the kernels that are fused into it.
+# Milliseconds that a library's kernel takes here. Inductor's own templates take 1 ms, so it chooses
+# a template and writes the kernels that are fused into it.
 _LIBRARY_MS = 2.0
 
 

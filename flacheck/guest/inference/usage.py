@@ -335,7 +335,7 @@ def _address_variables(addresses: list[ast.expr], assignments: _Assignments) -> 
                 continue
             variables.add(part.id)
             value = assignments.get(part.id)
-            # The address that a variable was loaded from is another address.
+            # A loaded variable holds another address than the one that it was loaded from.
             if value is not None and not _contains_load(value):
                 queue.append(value)
     return variables

@@ -70,7 +70,7 @@ class _ConfiguredLaunch:
 
 @dataclass
 class _HostCall:
-    """One launch by the host, and the additions of the layers on the way.
+    """A launch by the host, with the arguments that heuristics and autotuners add to it.
 
     `host_names` are the names that the host passed. `heuristics` maps the names from heuristics to
     True if those are below an autotuner.

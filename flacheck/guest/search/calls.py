@@ -245,7 +245,7 @@ class Caller:
 
 
 def _remark(operator: Operator, plan: CallPlan, dtype: str) -> str:
-    """Return the remark about a call for the lines of its launches."""
+    """Return the name of a call, as its launches' lines show it."""
     return f"{operator.name} ({plan.label}, {dtype})"
 
 

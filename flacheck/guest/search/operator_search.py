@@ -101,7 +101,7 @@ class OperatorSearch:
         # Most kernels of inner operators are launched by one call of the operator with the most.
         inner.sort(key=lambda operator: -len(self._missing_kernels(operator)))
         self._run_phase("inner functions", self._call_inner, inner)
-        # Later calls add no functions to the ones that are called here.
+        # Functions that these calls return in turn are not called.
         returned = list(self._returned_operators.values())
         self._run_phase("returned functions", self._call_inner, returned)
         self._run_phase("kernels alone", self._launch_alone, self._kernels_alone())

@@ -248,8 +248,7 @@ def _argument_properties(line: _Line) -> Iterator[tuple[str, str, Rank]]:
     """Yield properties of a launch's arguments, each with the last rank that computes them.
 
     They are numbers and pointers, which layers compute, and dtypes: "the launch's" or another one.
-    A launch in fp32 shows no dtypes, because the dtype of the launch and that of an argument look
-    alike.
+    A launch in fp32 yields no dtypes: an argument in fp32 may have the launch's dtype or its own.
     """
     dtypes: dict[str, str] = {}
     for name, value in line["launch"]["args"].items():

@@ -83,7 +83,7 @@ class FormsWorker:
         # It makes the installed Triton importable; torch already uses the only card.
         Loader(config, lambda card: None, whole_dependencies=True)
         self._phases = Phases()
-        # The comparison to which the outputs belong, and the first form that ran in it.
+        # The present comparison, and the form that ran first: its outputs are the reference.
         self._comparison: str | None = None
         self._first_form = ""
         self._first_outputs: list[Any] = []

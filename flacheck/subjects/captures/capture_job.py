@@ -68,7 +68,7 @@ _EARLY = "ended-early"
 _CALL = re.compile(r"call \d+ of (\S+)")
 # A module of a package, whose others can be imported without it.
 _IMPORT = re.compile(r"importing (\S+\.\S+)$")
-# Modules whose import may end a capture's process, each once.
+# Modules that a capture leaves out because their import ended its process.
 _MOST_FATAL = 8
 _KERNEL = re.compile(r'"kernel": "([^"]+)"')
 

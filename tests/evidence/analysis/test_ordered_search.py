@@ -36,7 +36,7 @@ def run(row: Sequence[SearchAnswer]) -> tuple[Boundary | None, list[int]]:
 
 
 def all_boundaries(row: Sequence[SearchAnswer]) -> list[Boundary]:
-    """Every pair that the definition admits, by trying all pairs."""
+    """Return every pair that the definition admits, by trying all pairs."""
     start = row[0]
     return [
         (near, far)

@@ -199,6 +199,6 @@ def test_a_redirect_to_another_web_address_is_followed(folder: Path, tmp_path: P
 
 
 def test_a_server_that_is_not_there_is_one_error(tmp_path: Path) -> None:
-    """The error has the address."""
+    """The error names the address of the file."""
     with pytest.raises(IncompleteError, match=r"127\.0\.0\.1:9/manifest\.json: cannot be read"):
         flacheck.update_results("http://127.0.0.1:9")

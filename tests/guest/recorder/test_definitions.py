@@ -99,7 +99,7 @@ def test_branches_may_define_a_function_twice() -> None:
 
 
 def test_a_files_end_makes_no_difference() -> None:
-    """The lines that Python keeps end in a newline, which the file may lack."""
+    """A missing or additional newline at the end of a file does not change its digest."""
     assert digest("x = 1") == digest("x = 1\n\n")
 
 

@@ -205,7 +205,7 @@ def test_the_coverage_tells_how_tests_ended() -> None:
 
 
 def test_only_a_checkout_has_tests() -> None:
-    """A package from the index comes without them."""
+    """A package from the index has no tests."""
     subject = Subject(package="liger-kernel==0.8.5", with_tests=True)
     with pytest.raises(UsageError, match="name its folder by --package DIR"):
         planning.plan_job(Job(subject, Selection()))

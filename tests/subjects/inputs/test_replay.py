@@ -109,7 +109,7 @@ def test_functions_and_tuples_of_functions_are_handed_over(tmp_path: Path) -> No
 
 
 def test_tuples_numbers_and_constants_come_back(tmp_path: Path) -> None:
-    """A tuple of pointers, a 64-bit integer, a truth value, a dtype, a tuple and None as constants."""
+    """Each kind of argument and constant is rebuilt from the launches file."""
     records = replay(tmp_path, "3.3.0,3.6.0,3.9.0", TUPLES)
     assert {release: record["verdict"] for release, record in records.items()} == dict.fromkeys(
         records, "compiles"

@@ -83,7 +83,7 @@ def propose_in_batches(
 def _propose_batch(
     parts: Sequence[Item], build: Callable[[Sequence[Item]], Specimen], hides: bool = False
 ) -> Generator[Specimen | Probe, bool, bool]:
-    """Propose a kernel of each part until one is accepted; return True if one was.
+    """Propose the kernel of each part in turn until one is accepted; return True if one was.
 
     Several parts are first probed as one kernel: if it compiles, none of them fails. With `hides`,
     an earlier probe of these parts failed.
