@@ -11,8 +11,10 @@ from itertools import chain
 
 from jinja2 import BaseLoader, Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
+from msgspec.structs import replace
 
 from flacheck.capabilities.known_results.document import Known
+from flacheck.evidence.analysis.weight import lacks_name
 from flacheck.evidence.published.compiled_kernels import CompiledKernels, PlaceName
 from flacheck.reports import site
 from flacheck.reports.site.feed import feed_entries
@@ -83,6 +85,16 @@ def _shown(answer: Known, compiled: Mapping[PlaceName, CompiledKernels]) -> list
     shown = []
     for place in answer.places:
         name = (place.about, place.toolchain, place.target)
+        missing = []
+        for each in answer.package_failures:
+            if each.package == place.about and place.toolchain in each.toolchains:
+                missing += [each.kernel] * lacks_name(each.code)
+        # A name that no release has is no failure of this one, and its kernels still fail.
+        place = replace(
+            place,
+            failing_kernels=tuple(dict.fromkeys([*place.failing_kernels, *missing])),
+            deciding_kernels=tuple(dict.fromkeys([*place.deciding_kernels, *missing])),
+        )
         shown.append(Shown.of(place, compiled.get(name)))
     return shown
 

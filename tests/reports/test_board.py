@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 import flacheck
 from flacheck import UsageError
+from flacheck.evidence.analysis.judgement import PackageFailure
 from flacheck.evidence.published.compiled_kernels import CompiledKernels
 from flacheck.reports import board
 from flacheck.reports.site.grid import Shown
@@ -64,6 +65,17 @@ def test_a_badge_is_an_image_with_its_text(site: Path) -> None:
     (badge,) = site.glob("*.svg")
     image = ElementTree.parse(badge).getroot()
     assert image.attrib["aria-label"] == "Triton 3.4.0: 0.1.1 all 1 kernels"
+
+
+def test_a_name_that_no_release_has_counts_under_each(folder: Path) -> None:
+    """It makes no release bad, and its kernels fail all the same."""
+    answer = flacheck.known("flash-linear-attention", results=folder)
+    place = next(each for each in answer.places if not each.failing_kernels)
+    lost = PackageFailure("m:lost", place.about, "FC101", "", (place.toolchain,), (place.target,))
+    made_up = replace(lost, kernel="m:other", code="FC106")
+    answer = replace(answer, places=(place,), package_failures=(lost, made_up))
+    index = dict(board.render([answer], {}))["index.html"]
+    assert re.findall(r'<td class="(\w+)"><a [^>]*>([^<]+)', index) == [("few", "0 of 1")]
 
 
 def test_a_release_page_names_what_changes_since_the_release_before(site: Path) -> None:

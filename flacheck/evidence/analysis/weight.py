@@ -108,8 +108,7 @@ def _reach(
 ) -> tuple[Reach, str]:
     """Return who meets the failures of a kernel, and what to do."""
     cells = list(cells)
-    if any(cell.code in RULES and RULES[cell.code].direction == "names" for cell in cells):
-        # A name that the release lacks fails whatever the arguments and the caller are.
+    if any(lacks_name(cell.code) for cell in cells):
         return Reach.MODELS, ""
     if all(cell.made_up for cell in cells):
         return Reach.NOBODY, "no action: it fails with arguments that flacheck made up"
@@ -123,6 +122,11 @@ def _reach(
     if None not in sizes and not sizes & _model_sizes():
         return Reach.FEW, "no action: no listed model has this head size"
     return Reach.MODELS, ""
+
+
+def lacks_name(code: str | None) -> bool:
+    """Return True if the release lacks a name: it fails whatever the arguments and the caller."""
+    return code in RULES and RULES[code].direction == "names"
 
 
 @cache

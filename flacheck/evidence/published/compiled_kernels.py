@@ -10,8 +10,6 @@ from flacheck.model import Record, Verdict
 
 # Subject, toolchain and target.
 PlaceName = tuple[str, str, str]
-# The stages of failures that no kernel has: a module's import and an operator's call.
-_HOST_STAGES = ("import", "call")
 
 
 @dataclass
@@ -22,11 +20,12 @@ class CompiledKernels:
     failing: set[str]
 
     def add(self, records: Iterable[Record]) -> None:
-        """Add the kernels of some records."""
+        """Add the kernels of some records; a refused call or a module's import is none."""
         for record in records:
+            is_kernel = record.stage != "call" and not record.kernel.endswith(":__init__")
             if record.verdict is Verdict.COMPILES:
                 self.proven.add(record.kernel)
-            elif record.verdict is Verdict.FAILS and record.stage not in _HOST_STAGES:
+            elif record.verdict is Verdict.FAILS and is_kernel:
                 self.failing.add(record.kernel)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from flacheck.capabilities.known_results.document import Known, KnownCause, KnownPlace
 from flacheck.evidence.analysis.order import by_target, by_version, kernel_name, settings, split
+from flacheck.evidence.analysis.standing_state import describe_extent
+from flacheck.evidence.analysis.weight import lacks_name
 from flacheck.evidence.measured.comparison import CardComparison
 from flacheck.evidence.published.form import Highlight
 from flacheck.reports.site.badge import badge_of
@@ -29,6 +31,7 @@ def package_of(answer: Known, places: Sequence[Shown], file_name: str) -> dict[s
         "badge_text": f"{badge['label']}: {badge['text']}",
         "answer": answer.answer,
         "recommendation": answer.recommendation,
+        "nameless": [each for each in answer.package_failures if lacks_name(each.code)],
         "releases": releases,
         "grids": version_grids(places, releases),
         "pins": [(pin, gpu_name(pin.target)) for pin in reversed(answer.pins)],
@@ -53,16 +56,12 @@ def _place(shown: Shown) -> dict[str, Any]:
     widest = place.configs.partition(" ")[0]
     if widest != "usual":
         scan += f" --configs {widest}"
-    configurations, kernels = place.configurations, place.kernels
     sizes = place.sizes.text if place.sizes is not None else ""
     return {
         "shown": shown,
         "answer": place,
         "about": place.about.replace("==", " "),
-        "extent": (
-            f"{configurations.answered} of {_total(configurations.of)} configurations, "
-            f"{kernels.answered} of {_total(kernels.of)} kernels"
-        ),
+        "extent": describe_extent(place.configurations, place.kernels),
         "sizes": sizes,
         "torch": ", ".join(place.torch),
         "measured": [_measured(each) for each in place.measured],
@@ -70,10 +69,6 @@ def _place(shown: Shown) -> dict[str, Any]:
         "highlights": list(map(_highlight, place.highlights)),
         "command": f"{command}\n{scan}",
     }
-
-
-def _total(number: int | None) -> str:
-    return "?" if number is None else str(number)
 
 
 def _cause(place: KnownPlace, cause: KnownCause) -> dict[str, Any]:
