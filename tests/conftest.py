@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import signal
@@ -85,6 +86,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         # Collection imports the module again, and reports why it cannot be imported.
         with contextlib.suppress(Exception, pytest.skip.Exception):
             importlib.import_module(name)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from reading all modules and tests again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -8,13 +8,12 @@ import os
 import time
 from pathlib import Path
 
-import jsonschema
 import pytest
 from typer.testing import CliRunner, Result
 
-import flacheck
 from flacheck.cli import app
 from flacheck.errors import Exit
+from tests.schemas import validate_json
 
 DAY = 86_400.0
 
@@ -54,7 +53,7 @@ def test_sizes_are_listed_by_kind(cached: Path) -> None:
 def test_the_json_follows_its_schema(cached: Path) -> None:
     """Sizes are in bytes."""
     value = json.loads(run("list", "--format", "json").stdout)
-    jsonschema.validate(value, flacheck.schema("cache"))
+    validate_json("cache", value)
     assert {each["name"]: each["bytes"] for each in value["entries"]}["shop-1.0"] == 1_500_000
 
 

@@ -6,16 +6,15 @@ import json
 import sqlite3
 from pathlib import Path
 
-import jsonschema
 import pytest
 from typer.testing import CliRunner, Result
 
-import flacheck
 from flacheck.cli import app
 from flacheck.errors import Exit
 from flacheck.model import KeySet, Question, RequestedCells
 from flacheck.store import Store
 from tests.made_records import record
+from tests.schemas import validate_json
 
 
 def run(*words: str) -> Result:
@@ -73,7 +72,7 @@ def test_a_dry_run_removes_nothing(runs: tuple[str, str, Path]) -> None:
     first, second, folder = runs
     words = ("rm", first[:-1], second, "--dry-run", "--format", "json", "--store", str(folder))
     value = json.loads(run(*words).stdout)
-    jsonschema.validate(value, flacheck.schema("runs"))
+    validate_json("runs", value)
     assert (value["action"], value["records_removed"]) == ("dry-run", 3)
     with Store.open(folder, create=False) as store:
         assert len(store.runs()) == 2

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
 
+from flacheck.model import Finding
 from flacheck.rules import RULES, UNCLASSIFIED, read
 from flacheck.rules.excerpts import find_neighbourhoods
 from tests.case_codes import CODES
@@ -46,6 +48,12 @@ _SHARES = {
 }
 
 
+@functools.cache
+def _findings(name: str) -> tuple[tuple[dict[str, Any], list[Finding]], ...]:
+    """Return the reports of a file, each with its findings."""
+    return tuple((case, read(case["log"])) for case in cases(name))
+
+
 def _codes_of(case: dict[str, Any]) -> set[str]:
     return {code for kind in (case["kind"], *case.get("also", ())) for code in CODES[kind]}
 
@@ -55,9 +63,9 @@ def test_reports_read_as_their_kind(name: str) -> None:
     """Enough reports of each file have the right code, and few a wrong one."""
     right: list[str] = []
     wrong: list[str] = []
-    every = cases(name)
-    for case in every:
-        codes = [finding.code for finding in read(case["log"])]
+    every = _findings(name)
+    for case, findings in every:
+        codes = [finding.code for finding in findings]
         first = (codes or [UNCLASSIFIED])[0]
         if case.get("benign"):
             (wrong if codes else right).append(case["id"])
@@ -73,9 +81,9 @@ def test_reports_read_as_their_kind(name: str) -> None:
 def test_certain_and_likely_are_earned() -> None:
     """Over all reports what is called certain is right in 99 of 100, what is likely in 90."""
     answers: dict[str, list[bool]] = {"certain": [], "likely": [], "possible": []}
-    for case in (case for name in _SHARES for case in cases(name) if not case.get("benign")):
-        for first in read(case["log"])[:1]:
-            if first.code != UNCLASSIFIED:
+    for case, findings in (each for name in _SHARES for each in _findings(name)):
+        for first in findings[:1]:
+            if first.code != UNCLASSIFIED and not case.get("benign"):
                 answers[first.confidence].append(first.code in _codes_of(case))
     for confidence, right in answers.items():
         print(f"{confidence}: {sum(right)} of {len(right)} right")
@@ -91,7 +99,7 @@ def test_every_kind_has_codes_that_exist() -> None:
 def test_a_long_log_keeps_the_lines_of_nearly_every_report() -> None:
     """An excerpt of a long log keeps the report's lines."""
     filler = b"".join(b"step %d of a run | loss 2.5 | lr 3.0e-4\n" % step for step in range(100))
-    reports = [case["log"] for name in _SHARES for case in cases(name) if read(case["log"])]
+    reports = [case["log"] for name in _SHARES for case, findings in _findings(name) if findings]
     logs = [b"".join([filler, report.encode(), b"\n", filler]) for report in reports]
     kept_count = sum(any(find_neighbourhoods(log, 0, len(log), set())) for log in logs)
     assert kept_count > max(400, 0.99 * len(logs))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from msgspec import structs
 import flacheck
 from flacheck.errors import Exit
 from flacheck.evidence.measured.comparison import FIELD
-from flacheck.evidence.published.library import open_library
+from flacheck.evidence.published import library
 from flacheck.model import Purpose
 from flacheck.model.answer import MOST_WORDS, VerdictWord
 from flacheck.reports import environment, render
@@ -21,6 +23,15 @@ from tests.schemas import validate_json
 from tests.subjects.inputs.test_nearby import KERNELS, install
 
 FLA = "flash-linear-attention"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def decoded_once() -> Iterator[None]:
+    """Decode each published file once; what it holds is frozen."""
+    with pytest.MonkeyPatch.context() as changes:
+        decode = functools.lru_cache(maxsize=32)(library.decode_place)
+        changes.setattr(library, "decode_place", decode)
+        yield
 
 
 @pytest.fixture
@@ -303,7 +314,7 @@ def test_a_package_without_results_is_not_known_with_the_command_that_compiles_i
     assert result.exit_code() is Exit.INCOMPLETE
 
 
-@pytest.mark.parametrize("about", [each for each in open_library().abouts if "==" in each])
+@pytest.mark.parametrize("about", [each for each in library.open_library().abouts if "==" in each])
 def test_answers_about_all_shipped_packages_are_short_and_recommend(site: Path, about: str) -> None:
     """`known` and `check` say at most 25 words, and always what to do."""
     known = flacheck.known(about)

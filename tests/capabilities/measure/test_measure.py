@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from msgspec import structs
 
@@ -30,6 +29,7 @@ from flacheck.reports.display import Display
 from flacheck.store import Store
 from tests.made_records import record
 from tests.pipeline.measurement.bundles import BINDING, COUNT, bundle, launch
+from tests.schemas import validate_json
 
 TEXT = """\
 import triton
@@ -163,7 +163,7 @@ def test_the_report_names_what_is_wrong_and_what_is_slower(
     assert "1 wrong result" in text
     assert "triton==3.7.1: 1 of 1 operators slower (operator 1.75)" in text
     assert "elements differ by more than rounding" in text
-    jsonschema.validate(result.to_json(), flacheck.schema("measure"))
+    validate_json("measure", result.to_json())
 
 
 def test_a_wrong_result_is_a_failure_of_its_release(
