@@ -130,6 +130,8 @@ JOURNEYS = {
         25,
     ),
 }
+# Journeys of over 2 CPU seconds.
+LONG = ("upgrade", "upgrade the package", "which release", "formats", "configurations for a 4090")
 WITH_TORCH = {
     "own kernels": Journey(
         ("flacheck capture -o launches.jsonl -- python train.py", SCAN),
@@ -148,7 +150,9 @@ WITH_TORCH = {
 
 
 def _cases() -> list[Any]:
-    cases = [pytest.param(name, id=name) for name in JOURNEYS]
+    cases = []
+    for name in JOURNEYS:
+        cases.append(pytest.param(name, id=name, marks=[SLOW] if name in LONG else []))
     cases += [pytest.param(name, id=name, marks=[needs_torch, SLOW]) for name in WITH_TORCH]
     return cases
 

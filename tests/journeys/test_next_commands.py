@@ -18,6 +18,7 @@ from tests.journeys.test_journeys import ANSWERS
 from tests.paths import TESTS
 from tests.rules.test_explain import LOG, PROGRAM_LOG
 
+pytestmark = pytest.mark.slow
 # Commands that read what is there; the others compile releases, or run a program of the user's.
 QUICK = ("explain", "known", "check", "diff", "gate", "list", "report")
 # Commands about a package say where its kernel fails.

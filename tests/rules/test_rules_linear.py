@@ -9,11 +9,11 @@ import pytest
 from flacheck.rules import read
 
 # Each would take a careless pattern the square of its length, or worse.
-TIRING = ("error: ", "a.", " ", 'File "', "CompilationError: at ", "\x1b[")
+TIRING = ("error: ", " ", 'File "')
 MORE_TIRING = (
-    *("Error", "A", "/", "a/", "1x", "(", "<", "@:1", "loc(", "tmp.", "a-", "Error('", "a.cpp:1: "),
-    *("Assertion `", "ptxas ", "0x", "[rank0]: ", "(a pid=1) ", "×╰─▶ ", " %a = ", "ERROR 01-01 "),
-    *("2026-01-01T", "E   "),
+    *("a.", "CompilationError: at ", "\x1b[", "Error", "A", "/", "a/", "1x", "(", "<", "@:1"),
+    *("loc(", "tmp.", "a-", "Error('", "a.cpp:1: ", "Assertion `", "ptxas ", "0x", "[rank0]: "),
+    *("(a pid=1) ", "×╰─▶ ", " %a = ", "ERROR 01-01 ", "2026-01-01T", "E   "),
 )
 
 

@@ -158,6 +158,7 @@ def test_an_index_without_the_project_is_an_answer(
         versions_of()
 
 
+@pytest.mark.slow
 def test_a_release_that_some_index_lists_exists(
     server: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def test_a_spent_budget_leaves_the_best_so_far() -> None:
     assert holds.compilers.budget.ran == 12
 
 
+@pytest.mark.slow
 def test_the_same_input_gives_the_same_output() -> None:
     """Two reductions take the same steps."""
     first, second = (

@@ -91,6 +91,7 @@ def test_a_failure_without_a_rule_is_not_published(
     assert {(each.what, each.file) for each in broken} == {("code", library.entries()[1].file)}
 
 
+@pytest.mark.slow
 def test_a_comparison_by_published_results_is_that_of_the_store(folder: Path) -> None:
     """Both comparisons have the same answer and cells."""
     _build(folder, _combination("1.0", "2.0"))

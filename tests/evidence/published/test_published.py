@@ -16,8 +16,12 @@ from msgspec.structs import replace
 import flacheck
 from flacheck import UsageError, reports
 from flacheck.api.results import library_of
-from flacheck.capabilities.results.building import Building, select, write_manifest
-from flacheck.capabilities.results.verifying import find_unclassified
+from flacheck.capabilities.results.building import (
+    Building,
+    select,
+    unclassified_failures,
+    write_manifest,
+)
 from flacheck.evidence.measured.comparison import FIELD, compare
 from flacheck.evidence.published.combinations import Combination, read_combinations
 from flacheck.evidence.published.form import (
@@ -353,6 +357,7 @@ def test_a_file_of_combinations_with_a_mistake_is_one_error(tmp_path: Path) -> N
         read_combinations(file)
 
 
+@pytest.mark.slow
 def test_the_shipped_results_are_whole_and_of_keys_that_this_flacheck_computes() -> None:
     """Every shipped file is readable, classified and small."""
     library = open_library(find_shipped_folder("results"))
@@ -362,7 +367,7 @@ def test_the_shipped_results_are_whole_and_of_keys_that_this_flacheck_computes()
         place = library.place(entry)
         assert place is not None
         assert not any("/packages/" in each.message for each in place.records)
-    assert not list(find_unclassified(library, entries))
+        assert not list(unclassified_failures(place.records))
     assert sum(entry.bytes for entry in entries) < 5_000_000
     assert library.combinations()
 

@@ -81,6 +81,7 @@ def test_clusters_and_tuples_are_described() -> None:
     assert describe_binary(older, arguments, 32)["cluster"] == [1, 2, 1]
 
 
+@pytest.mark.slow
 def test_a_compile_keeps_its_binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stored cell without a binary is compiled again, and one with a binary is not."""
     selection = Selection(kernels=("retention.chunk_fwd_o",), dtypes=("bf16",), targets=("sm90",))

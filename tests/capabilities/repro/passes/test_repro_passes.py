@@ -45,6 +45,7 @@ def body_of(one: Specimen) -> list[str]:
     return [ast.unparse(statement) for statement in one.function.body]
 
 
+@pytest.mark.slow
 @settings(max_examples=4, deadline=None)
 @given(st.sampled_from(["tl.dot", "tl.exp", "tl.trans", "tl.load"]), st.integers(0, 2))
 def test_every_accepted_step_is_valid_smaller_and_fails(operation: str, least: int) -> None:
