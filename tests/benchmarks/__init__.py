@@ -1,2 +1,1 @@
-"""The cost of flacheck beside plain compiling, as ratios within one run: `python -m
-tests.benchmarks`."""
+"""Reach and recall of captures, counted in packages and public reports; nothing here asserts."""

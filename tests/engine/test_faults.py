@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import threading
 import time
 from pathlib import Path
 
@@ -263,42 +260,6 @@ def test_nobody_elses_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> None
         assert worker._child is None
     finally:
         worker.close()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGTERM", "SIGSTOP"])
-def test_random_signals_hang_nothing_and_make_nothing_fail(name: str) -> None:
-    """Signals at random moments to random processes neither hang a scan nor fail a cell."""
-    kind = fake.kind({"*": "slow 0"})
-    stop = threading.Event()
-    count = [0]
-
-    def strike() -> None:
-        while not stop.wait(0.03):
-            # A server, its worker, or the other server, in turn.
-            for pid in descendants(os.getpid())[: 1 + count[0] % 3][-1:]:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, getattr(signal, name))
-                    count[0] += 1
-
-    striking = threading.Thread(target=strike)
-    striking.start()
-    try:
-        attempts_made = outcomes_of(
-            [fake.task(f"k{n}", kind) for n in range(40)], jobs=2, timeout=1
-        )
-    finally:
-        stop.set()
-        striking.join()
-    assert count[0]
-    outcomes = {attempt.outcome for attempt in attempts_made.values()}
-    assert outcomes <= {
-        Outcome.FINISHED,
-        Outcome.LOST,
-        Outcome.DIED,
-        Outcome.TIMED_OUT,
-        Outcome.NOT_STARTED,
-    }
 
 
 def descendants(pid: int) -> list[int]:
