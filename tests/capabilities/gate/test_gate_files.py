@@ -165,7 +165,17 @@ READ = {
         ["1 torch==2.7.1", "2 triton==3.3.1"],
     ),
     "PowerShell": (R, "torch==2.7.1\r\n".encode("utf-16"), ["1 torch==2.7.1"]),
-    "backslash at the end": (R, "triton==3.4.0 \\", ["1 triton==3.4.0"]),
+    "comment that ends a continuation": (
+        R,
+        "triton \\\n# >=3.9\ntorch>=2 \\",
+        ["1 triton", "3 torch>=2"],
+    ),
+    "addresses of something else": (
+        R,
+        "./torch-geometric-2.0.tar.gz\nhttps://x/triton-windows-3.0.whl\n-e ./mytorch\n"
+        "--index-url https://x/torch\n./a-folder/torch\n",
+        [],
+    ),
     "comment that is not continued": (R, "# a \\\ntriton==3.4.0\n", ["2 triton==3.4.0"]),
     "a circle": (R, "-r r.txt\ntriton==3.4.0\n", ["2 triton==3.4.0"]),
     "poetry": (P, POETRY, ["4 torch>=2.6,<3", "8 triton==3.2.0", "14 triton==3.3 || ==3.4"]),
@@ -282,7 +292,9 @@ POETRY_TRITON = "[tool.poetry.dependencies]\ntriton = "
             "r.txt:2: the marker 'python_version ~= \"abc\"' cannot",
         ),
         (R, "numpy\n-r .\n", "r.txt:2: . is included and is not there"),
-        (R, "# Grüße\ntriton\n".encode("latin-1"), "r.txt:1: is not UTF-8 text"),
+        (R, f"numpy\n-r {'a' * 300}\n", f"r.txt:2: {'a' * 300} is included and is not there"),
+        (R, "a\nb \\\n >>1\n", "r.txt:2: "),
+        (R, "numpy\n# Grüße\n".encode("latin-1"), "r.txt:2: is not UTF-8 text"),
         (R, b"\xff\xfet\0r\0i", "r.txt:1: is not UTF-8 text"),
         (P, POETRY_TRITON + "3.4\n", "pyproject.toml:2: version of triton must be a text"),
         (
@@ -316,6 +328,21 @@ POETRY_TRITON = "[tool.poetry.dependencies]\ntriton = "
             "pyproject.toml:2: tool.poetry.group.dev must be a table",
         ),
         (P, "project = 4\n", "pyproject.toml:1: project must be a table"),
+        (
+            P,
+            'project.dependencies = "a"\n',
+            "pyproject.toml:1: project.dependencies must be a list",
+        ),
+        (
+            P,
+            '[project]\ndependencies = [\n"a",\n"triton>>3"]\n',
+            "pyproject.toml:4: 'triton>>3' is not a requirement",
+        ),
+        (
+            P,
+            '[dependency-groups]\na = [{include-group = "b"}]\nb = [{include-group = "a"}]\n',
+            "pyproject.toml:3: dependency groups include each other: a → b → a",
+        ),
         (P, "[dependency-groups]\na = [3]\n", "pyproject.toml:2: a requirement is a text"),
         (
             P,

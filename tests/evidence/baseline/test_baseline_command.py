@@ -185,16 +185,6 @@ def test_a_release_that_was_typed_is_no_pin_of_the_project(project_with_store: P
     assert releases == ["3.2.0", "3.3.0", "3.3.1", "3.4.0"]
 
 
-def test_a_runner_without_a_store_judges_as_the_store_did(project_with_store: Path) -> None:
-    """The baseline gives the store's verdicts; without it there are none."""
-    gate("triton==3.4.0", "--write-baseline", "b.json", store=".flacheck")
-    store_states = {"3.2.0": "bad", "3.3.0": "good", "3.3.1": "good", "3.4.0": "good"}
-    assert states("--baseline", "b.json") == store_states
-    assert set(states().values()) == {"no-record"}
-    outcome = gate("triton>=3.2,<3.5", "--baseline", "b.json", "--suggest")
-    assert "triton>=3.2,<3.5 → triton>=3.3.0,<3.5" in outcome.stdout
-
-
 def test_a_baseline_that_a_scan_wrote_is_judged_by(project_with_store: Path) -> None:
     """A scan's baseline accepts no releases."""
     gate("triton==3.2.0", "--write-baseline", "b.json", store=".flacheck")

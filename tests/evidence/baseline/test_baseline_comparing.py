@@ -73,12 +73,6 @@ def test_a_partial_question_mends_nothing() -> None:
     assert compare(baseline_from([failure()]), [partial], "b.json", "1.0").fixed_failures == ()
 
 
-def test_a_baseline_of_the_same_says_nothing() -> None:
-    """A baseline of the same subject gives no note."""
-    before = [record(), record(toolchain="triton==3.4.0")]
-    assert compare_records(before, [record()]).notes == ()
-
-
 def test_a_baseline_of_another_flacheck_says_so() -> None:
     """The note names both flacheck versions."""
     assert compare_records([record()], [record()], flacheck="1.1").notes == (

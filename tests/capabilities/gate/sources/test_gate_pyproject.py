@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from flacheck.capabilities.gate import sources
 from flacheck.capabilities.gate.sources import pyproject
 from flacheck.capabilities.gate.sources.pin_files import PinFile
-from flacheck.errors import UsageError
-from tests.made_pin_files import no_warning, read, write
+from tests.made_pin_files import read, write
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -51,48 +49,6 @@ def test_extras_and_groups_are_installations_of_their_own() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "where"),
-    [
-        ("[project\n", "pyproject.toml:1: not valid TOML"),
-        (
-            '[project]\ndependencies = "triton"\n',
-            "pyproject.toml:2: project.dependencies must be a list",
-        ),
-        (
-            '[project]\ndependencies = [\n"a",\n"triton>>3"]\n',
-            "pyproject.toml:4: 'triton>>3' is not a requirement",
-        ),
-        ("[project]\ndependencies = [\n3]\n", "pyproject.toml:2: a requirement is a text"),
-        (
-            '[dependency-groups]\na = [{include-group = "b"}]\n',
-            "pyproject.toml:2: there is no dependency group 'b'",
-        ),
-        (
-            '[dependency-groups]\na = [{include-group = "b"}]\nb = [{include-group = "a"}]\n',
-            "pyproject.toml:3: dependency groups include each other: a → b → a",
-        ),
-        (
-            '[tool.poetry.dependencies]\ntriton = "^x"\n',
-            "pyproject.toml:2: '^x' is not a version constraint",
-        ),
-        (
-            '[tool.poetry.dependencies]\ntriton = {version = "3", markers = "no"}\n',
-            "pyproject.toml:2: 'no' is not an environ",
-        ),
-        (
-            '[tool.poetry]\ndependencies = "triton"\n',
-            "pyproject.toml:2: tool.poetry.dependencies must be a table",
-        ),
-    ],
-)
-def test_a_bad_pyproject_is_an_error_with_file_and_line(text: str, where: str) -> None:
-    """Invalid syntax, types and requirements are errors with file and line."""
-    with no_warning(), pytest.raises(UsageError) as caught:
-        sources.of_files([write("pyproject.toml", text)])
-    assert str(caught.value).startswith(where)
-
-
 def labels(text: str) -> list[tuple[str | None, str]]:
     """Return each pin with its extra or group."""
     file = write("pyproject.toml", text)
@@ -126,18 +82,6 @@ a = ["mine[b]; sys_platform == 'win32'"]
 b = ["torch>=2"]
 """
     assert labels(text) == [("extra b", "torch>=2")]
-
-
-def test_a_group_may_be_included_twice() -> None:
-    """A group may be included by two others."""
-    text = """
-[dependency-groups]
-base = ["triton>=3"]
-a = [{include-group = "base"}]
-b = [{include-group = "base"}]
-all = [{include-group = "a"}, {include-group = "b"}]
-"""
-    assert [pin for label, pin in labels(text) if label == "group all"] == ["triton>=3"] * 2
 
 
 def test_a_file_without_these_tables_has_no_pins() -> None:

@@ -74,12 +74,6 @@ def test_a_plain_lock_is_one_installation() -> None:
     }
 
 
-def test_a_broken_lock_is_an_error_with_its_line() -> None:
-    """Invalid TOML is an error with its line."""
-    with pytest.raises(UsageError, match=r"^uv\.lock:2: not valid TOML"):
-        read(write("uv.lock", "version = 1\n[[package]\n"))
-
-
 def test_dependencies_of_another_kind_in_a_lock_are_an_error() -> None:
     """Dependencies of another type are an error with their line."""
     text = (
