@@ -78,14 +78,6 @@ def test_bad_input_is_one_message_and_its_code(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_malformed_matrix_names_file_and_line(tmp_path: Path) -> None:
-    """The message begins with file and line."""
-    (tmp_path / "mine.yaml").write_text("version: 1\naxes:\n  tarket: sm90\n")
-    outcome = flacheck("scan", "mine.yaml", cwd=tmp_path)
-    assert outcome.returncode == 2
-    assert outcome.stderr.startswith("flacheck: mine.yaml:3: unknown key 'tarket'; allowed are")
-
-
 def test_explain_names_the_failure_in_a_log(tmp_path: Path) -> None:
     """A log is explained as text and as JSON."""
     log = TESTS / "logs" / "FC302" / "golden-reshape-outs-3.2.0.log"
@@ -229,15 +221,6 @@ def test_a_dry_run_lists_and_compiles_nothing(tmp_path: Path) -> None:
     assert cells
     assert all("solve_tril" in line for line in cells)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.network
-def test_an_exact_release_that_does_not_exist_or_has_no_wheel(tmp_path: Path) -> None:
-    """A release that does not exist is a usage error."""
-    outcome = flacheck("scan", "--triton", "3.2.7", cwd=tmp_path)
-    assert outcome.returncode == 2
-    assert "3.2.7" in outcome.stderr
-    assert "Traceback" not in outcome.stderr
 
 
 @pytest.mark.network

@@ -74,26 +74,6 @@ def test_a_timeout_that_is_none_is_an_error(text: str) -> None:
         arguments.seconds(text)
 
 
-def test_a_selection_takes_known_dtypes_only() -> None:
-    """An unknown dtype is a usage error."""
-    selection = arguments.selection_of(
-        {"kernel": ["a,b"], "target": ["sm90"], "dtype": ["bf16"]}
-        | {"num_warps": ["4"], "toolchain": ["3.2.0"]}
-    )
-    assert (selection.kernels, selection.targets, selection.dtypes) == (
-        ("a", "b"),
-        ("sm90",),
-        ("bf16",),
-    )
-    assert (selection.num_warps, selection.num_stages, selection.toolchains) == (
-        (4,),
-        (),
-        ("3.2.0",),
-    )
-    with pytest.raises(UsageError, match="unknown dtype 'fp12'"):
-        arguments.selection_of({"dtype": ["fp12"]})
-
-
 def test_a_terminated_command_ends_like_an_interrupted_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -157,15 +157,6 @@ def test_sequences_of_variable_length_agree_with_the_recurrence(family: str, for
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", [f for f in FAMILIES if f not in STATELESS])
-def test_the_forms_agree_with_each_other(family: str) -> None:
-    """Chunk and fused_recurrent agree in fp32."""
-    mine = _of(family, "forms")
-    assert len(mine) == 1
-    assert _too_far(mine) == []
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_configuration_computes_the_same(family: str) -> None:
     """Every tile of the autotuner gives the reference's result."""
@@ -266,23 +257,6 @@ def _variable(module: Any) -> Iterator[dict[str, Any]]:
             yield {"check": "variable", "dtype": dtype, **_compare(module, form, arguments)}
 
 
-def _forms_agree(module: Any) -> Iterator[dict[str, Any]]:
-    import torch
-
-    arguments = numerics.draw(module, (1, 67, 1, 64, 32), torch.float32, "cpu", 5)
-    _, cotangents = numerics.compute_reference(module, arguments)
-    first, *others = numerics.forms_of(module)
-    if not others:
-        return
-    right = numerics.compute(module, first, arguments, cotangents)
-    errors = {}
-    for form in others:
-        ours = numerics.compute(module, form, arguments, cotangents)
-        for name, error in numerics.relative_errors(ours, right).items():
-            errors[f"{form} {name}"] = error
-    yield {"check": "forms", "dtype": "float32", "errors": errors}
-
-
 def _configurations(module: Any) -> Iterator[dict[str, Any]]:
     import torch
 
@@ -342,7 +316,7 @@ def _main(folder: Path, family: str) -> None:
         # tile is quickest.
         autotuner.all = autotuner.configs
         autotuner.configs = [max(autotuner.all, key=lambda c: c.kwargs.get("BV", 0))]
-    for check in (_shapes, _variable, _forms_agree, _configurations, _alike, _refusals):
+    for check in (_shapes, _variable, _configurations, _alike, _refusals):
         for outcome in check(module):
             print(json.dumps(outcome), flush=True)
 
