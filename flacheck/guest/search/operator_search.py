@@ -212,10 +212,6 @@ class OperatorSearch:
         base = success or self._furthest_plans.get(operator.name, plan)
         if self._missing_kernels(operator):
             base = self._repair_kinds(operator, base)
-        for variant in self._variations(operator).other_values(base):
-            if self._is_time_over() or not self._missing_kernels(operator):
-                break
-            success = self._call_with_repairs(operator, variant, _VARIANT_TRIES) or success
         if base.dtypes and self._launch_sites(operator, plan.with_changes(dtypes=base.dtypes)):
             return
         if success is not None:

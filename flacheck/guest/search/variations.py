@@ -1,13 +1,9 @@
-"""Variants of a plan: packed sequences, states, real sizes, and other arguments of lone kernels."""
+"""Variants of a plan: packed sequences, states, real sizes, and other dtypes of lone kernels."""
 
 from collections.abc import Iterator
 from inspect import Parameter
 
-from ..inference.arguments import (
-    choices,
-    is_length,
-    is_tensor,
-)
+from ..inference.arguments import is_length, is_tensor
 from ..inference.code_shapes import Dimensions
 from ..inference.operators import Operator
 from ..inference.plans import CallPlan, Plans
@@ -17,8 +13,6 @@ from .repairs import pack_sequences
 
 # Dtypes of a lone kernel's pointers: indices, lengths, addresses, masks, and sums.
 _OTHER_DTYPES = ("i32", "i64", "i8", "i1", "fp32")
-# A number that is half of the others, such as that of a packed dimension.
-_OTHER_SIZE = 32
 # Inference decodes one token at a time, and operators with a state have kernels for it.
 _ONE_TOKEN = {"T": 1, "TQ": 1, "L": 1}
 # Dimensions that count heads: the last dimension of their tensors is a head size.
@@ -79,30 +73,14 @@ class Variations:
             if sizes != base.sizes:
                 yield base.with_changes(each.label, sizes=sizes, sizes_from=each.source)
 
-    def other_values(self, base: CallPlan) -> Plans:
-        """Yield plans with another value of one number or flag."""
-        for parameter in self._operator.takes:
-            name = parameter.name
-            if not is_length(parameter) and not self._is_tensor(parameter):
-                for value in choices(parameter):
-                    yield base.with_changes(
-                        f"{name}={value}", values={name: value}, is_repaired=True
-                    )
-
     def other_kinds(self, base: CallPlan) -> Plans:
-        """Yield plans in which one tensor or all have another dtype, or a number another size."""
+        """Yield plans in which one tensor or all have another dtype."""
         tensors = [each.name for each in self._operator.takes if self._is_tensor(each)]
         for dtype in _OTHER_DTYPES:
             for name in tensors:
                 if base.dtypes.get(name) != dtype:
                     yield base.with_changes(f"{name} in {dtype}", dtypes={name: dtype})
             yield base.with_changes(f"all in {dtype}", dtypes=dict.fromkeys(tensors, dtype))
-        for parameter in self._operator.takes:
-            if parameter.annotation == "int" and parameter.name not in base.values:
-                label = f"{parameter.name}={_OTHER_SIZE}"
-                yield base.with_changes(
-                    label, values={parameter.name: _OTHER_SIZE}, is_repaired=True
-                )
 
     def _head_sizes(self, base: CallPlan) -> frozenset[str]:
         """Return the symbols of head sizes: last dimensions behind the number of heads."""
