@@ -7,7 +7,6 @@ Triton reads TRITON_INTERPRET once.
 
 from __future__ import annotations
 
-import functools
 import importlib.metadata
 import importlib.util
 import inspect
@@ -76,7 +75,6 @@ def _missing() -> str | None:
     return None
 
 
-@functools.cache
 def run_checks(family: str) -> list[dict[str, Any]]:
     """Return every check's errors, from one process in which the interpreter is on."""
     reason = _missing()
@@ -119,10 +117,6 @@ def _shapes_of(family: str, form: str) -> list[tuple[int, ...]]:
     return CHUNK
 
 
-def _of(family: str, check: str) -> list[dict[str, Any]]:
-    return [outcome for outcome in run_checks(family) if outcome["check"] == check]
-
-
 def _too_far(checks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     far = []
     for check in checks:
@@ -133,53 +127,30 @@ def _too_far(checks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "form"), FORMS)
-def test_every_form_agrees_with_the_recurrence(family: str, form: str) -> None:
-    """Output, final state and gradients agree for every shape and dtype."""
-    mine = [check for check in _of(family, "shape") if check["form"] == form]
-    shapes = _shapes_of(family, form)
-    assert {(*c["shape"], c["dtype"]) for c in mine} == {(*s, d) for s in shapes for d in TOLERANCE}
-    assert _too_far(mine) == []
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_computes_what_its_papers_define(family: str) -> None:
+    """Output, final state and gradients agree with the recurrence for every shape, dtype,
+    configuration and batch of sequences; arguments that do not fit are refused."""
+    checks: dict[str, list[dict[str, Any]]] = {}
+    for outcome in run_checks(family):
+        checks.setdefault(outcome["check"], []).append(outcome)
+    refused = {each["form"] for each in checks.pop("refused")}
+    forms = {form for name, form in FORMS if name == family}
+    assert refused == forms
+    for each in checks.values():
+        assert _too_far(each) == []
+    expected_shapes = {(f, *s, d) for f in forms for s in _shapes_of(family, f) for d in TOLERANCE}
+    assert {(c["form"], *c["shape"], c["dtype"]) for c in checks["shape"]} == expected_shapes
     outputs = {"o"} if family in STATELESS else {"o", "ht"}
-    assert all(outputs < set(check["errors"]) for check in mine)
-    assert any("dh0" in check["errors"] for check in mine) == (family not in STATELESS)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("family", "form"), FORMS)
-def test_sequences_of_variable_length_agree_with_the_recurrence(family: str, form: str) -> None:
-    """Each sequence starts with its own state and does not read its neighbours."""
-    mine = [check for check in _of(family, "variable") if check["form"] == form]
-    if not mine:
-        pytest.skip(f"{family} has no variant with cu_seqlens")
-    assert {check["dtype"] for check in mine} == set(TOLERANCE)
-    assert _too_far(mine) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_configuration_computes_the_same(family: str) -> None:
-    """Every tile of the autotuner gives the reference's result."""
-    mine = _of(family, "configuration")
-    assert {check["kernel"] for check in mine} == _own_kernels(family)
-    assert _too_far(mine) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", [f for f in FAMILIES if f.endswith("delta_rule")])
-def test_keys_that_are_all_alike_do_not_break_the_triangular_inverse(family: str) -> None:
-    """Equal keys without decay do not break the triangular inverse."""
-    mine = _of(family, "alike")
-    assert len(mine) == 1
-    assert _too_far(mine) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
-def test_arguments_that_do_not_fit_are_refused(family: str) -> None:
-    """Every host function raises ValueError for arguments of unequal length."""
-    forms = {check["form"] for check in _of(family, "refused")}
-    assert forms == {form for name, form in FORMS if name == family}
+    assert all(outputs < set(each["errors"]) for each in checks["shape"])
+    for form in forms:
+        with_state = [each for each in checks["shape"] if each["form"] == form]
+        assert any("dh0" in each["errors"] for each in with_state) == (family not in STATELESS)
+    variable = {(each["form"], each["dtype"]) for each in checks.get("variable", ())}
+    assert variable in (set(), {(form, dtype) for form in forms for dtype in TOLERANCE})
+    assert {each["kernel"] for each in checks.get("configuration", ())} == _own_kernels(family)
+    # Equal keys without decay do not break the triangular inverse.
+    assert len(checks.get("alike", ())) == family.endswith("delta_rule")
 
 
 def _multiply_bf16_values() -> None:
