@@ -110,8 +110,8 @@ class RankedRelease:
 
     @property
     def is_open(self) -> bool:
-        """True if some GPU has no complete result."""
-        return any(each.state in _OPEN for each in self.standings)
+        """True if some GPU has no complete result, whatever fails so far."""
+        return any(each.is_partial or each.state in _OPEN for each in self.standings)
 
     @property
     def kernels(self) -> Share:
@@ -207,7 +207,7 @@ def _by_age(candidate: RankedRelease) -> tuple[object, ...]:
 
 def _by_merit(candidate: RankedRelease) -> tuple[object, ...]:
     return (
-        candidate.is_open and not candidate.failures,
+        candidate.is_open,
         candidate.fails_mostly,
         -len(candidate.targets),
         candidate.problems,
@@ -239,9 +239,11 @@ def best_answer(
     failing = len({each.kernel for each in best.failures})
     of = f"{failing} of {count_noun(len(best.kernel_names), 'kernel')}"
     number = f"{of} {'fails' if failing == 1 else 'fail'}"
-    if best.is_open and not best.failures:
+    if best.is_open and not best.fails_mostly:
         words = VerdictWord.UNKNOWN
         text = f"no release has a complete result about {subject}"
+        if failing:
+            text += f"; so far {number}"
         command = scan_command(best.about, best.toolchain, ",".join(best.targets))
         recommendation = resume or f"scan it here: {command}"
     elif best.fails_mostly:

@@ -12,6 +12,7 @@ from flacheck.evidence.analysis.standing import Standing
 from flacheck.evidence.analysis.standing_state import StandingState
 from flacheck.evidence.answers import run_answer
 from flacheck.model import Record
+from flacheck.model.answer import VerdictWord
 from tests.made_records import PACKAGE, failure, record, unknown, whole
 
 RELEASES = ("triton==3.4.0", "triton==3.5.1", "triton==3.6.0")
@@ -54,6 +55,19 @@ def test_a_partial_question_leaves_a_complete_one_as_it_is() -> None:
     partial = replace(partial, requested_count=9)
     assert states(judge([*usual, partial])) == {RELEASES[0]: "good"}
     assert states(judge([partial])) == {RELEASES[0]: "partial"}
+
+
+def test_a_part_is_no_answer() -> None:
+    """A failure does not make a scan that stopped early an answer; a complete release comes first."""
+    bad = failure(kernel="m:bad", toolchain=RELEASES[1])
+    parts = [*(record(kernel=f"m:{name}", toolchain=RELEASES[1]) for name in "ab"), bad]
+    (partial,) = evidence(parts)
+    partial = replace(partial, requested_count=9)
+    answer = run_answer(judge([partial]), {})
+    assert answer.verdict is VerdictWord.UNKNOWN
+    assert answer.answer.endswith("; so far 1 of 3 kernels fails")
+    whole_release = evidence([record(toolchain=RELEASES[0])])
+    assert run_answer(judge([partial, *whole_release]), {}).answer.startswith("Yes: ")
 
 
 def test_a_failure_of_a_partial_question_counts() -> None:
