@@ -115,9 +115,11 @@ def _write_baseline(
     # The store is not committed.
     write(["*\n"], Path(options["store"]) / ".gitignore")
     accepted = accepted_releases(_judge(choices, options, None))
-    # An interrupted scan leaves the old baseline as it was.
-    BASELINE.unlink(missing_ok=True)
-    update_baseline(BASELINE, run.standings, accepted)
+    # Whatever interrupts this, the old baseline or the new one is there.
+    new = BASELINE.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    update_baseline(new, run.standings, accepted)
+    new.replace(BASELINE)
     compiled = sum(each.answered_count for each in run.standings)
     return compiled, sum(each.requested_count or 0 for each in run.standings)
 
