@@ -14,7 +14,6 @@ import torch
 
 from ..engine.driver import constant, nothing
 from ..engine.messages import CardRow
-from . import nvidia_smi
 
 # Replacements by name.
 Names = dict[str, Any]
@@ -245,7 +244,6 @@ def turn(card: CardRow) -> None:
     torch._C._cuda_synchronize = constant(None)
     # Launchers of packages and of Inductor import it; a torch without CUDA lacks it.
     torch._C._cuda_getCurrentRawStream = constant(0)
-    nvidia_smi.provide(card)
     torch.Generator = Generator
     torch.cuda.default_generators = (Generator("cuda"),)
     accelerator = torch.accelerator
