@@ -31,7 +31,6 @@ from flacheck.version import __version__
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-_LOG = logging.getLogger(__name__)
 
 INSTALL_DASK = "pip install 'flacheck[cluster]', or pip install distributed"
 # Seconds of work in a batch, so that the way to a node costs little beside it.

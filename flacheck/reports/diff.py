@@ -49,15 +49,13 @@ def _parts(result: Comparison, command: str) -> Iterator[Part]:
     yield _sides(result)
     yield from _failing("Regressed", result.of(DifferenceKind.REGRESSED), Tone.BAD)
     yield from _failing("Other cause", result.of(DifferenceKind.CHANGED_CAUSE), Tone.DOUBT)
-    yield from _one_sided(
-        f"Only under {result.before.release}", result.of(DifferenceKind.ONLY_FROM)
-    )
+    yield from _reasons(f"Only under {result.before.release}", result.of(DifferenceKind.ONLY_FROM))
     yield from _fixed_cells(result)
     yield from _slower(result)
     yield from _measured(result)
     yield from _reasons("Unknown", result.of(DifferenceKind.UNKNOWN))
     yield from _reasons("Not tested", result.of(DifferenceKind.UNTESTED))
-    yield from _one_sided(f"Only under {result.after.release}", result.of(DifferenceKind.ONLY_TO))
+    yield from _reasons(f"Only under {result.after.release}", result.of(DifferenceKind.ONLY_TO))
     yield from _unchanged_cells(result)
     yield from _advisories(result)
     yield from _package(result)
@@ -200,10 +198,6 @@ def _kernels(changes: Iterable[Difference]) -> str:
     for kernel, of_kernel in dtypes.items():
         names.append(phrases.beside(kernel_name(kernel), ", ".join(of_kernel)))
     return ", ".join(some(names, phrases.MAX_KERNELS, "{} more kernels"))
-
-
-def _one_sided(heading: str, changes: Sequence[Difference]) -> Iterator[Part]:
-    yield from _reasons(heading, changes)
 
 
 def _reasons(heading: str, changes: Sequence[Difference]) -> Iterator[Part]:

@@ -241,7 +241,7 @@ class _MendedCopy:
             by_file.setdefault(edit.place.file, []).append(edit)
         self._before = {}
         for file, changes in by_file.items():
-            target = _copy(Path(file), self._question, self._path)
+            target = _copy(Path(file), self._path)
             text = files.read_text(target)
             self._before[target] = text
             self._original.setdefault(target, text)
@@ -280,7 +280,7 @@ def _names(findings: Iterable[DtypeFinding]) -> dict[str, str]:
     return {Path(each.file).name: each.file for each in findings}
 
 
-def _copy(file: Path, question: DtypesQuestion, copy: Path) -> Path:
+def _copy(file: Path, copy: Path) -> Path:
     """Return a file's counterpart in the copy, and copy its whole package if it is missing."""
     if file.is_relative_to(copy):
         return file

@@ -8,7 +8,6 @@ there.
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,8 +24,6 @@ from flacheck.errors import IncompleteError, UsageError
 from flacheck.model.wire import JsonStruct
 from flacheck.subjects.inputs.launches import RecordedLaunch
 from flacheck.tables import targets
-
-_LOG = logging.getLogger(__name__)
 
 SIZES = (64, 128, 256)
 # Hopper, Ampere, Ada, consumer Ampere, Volta, Turing: most shared memory first.

@@ -397,10 +397,10 @@ def _answer(
             measured.setdefault(place.toolchain, []).extend(place.measured)
     slow = slow_operators(measured, best.toolchain)
     ranked = [replace(best, further=tuple(slow_points(slow))), *others]
-    return best_answer(ranked, tuple(_next_commands(request, ranked[0])))
+    return best_answer(ranked, tuple(_next_commands(ranked[0])))
 
 
-def _next_commands(request: KnownRequest, best: RankedRelease) -> Iterator[str]:
+def _next_commands(best: RankedRelease) -> Iterator[str]:
     """Yield the commands that look at the best release and its first failure."""
     target = best.targets[0]
     if "==" not in best.about:
