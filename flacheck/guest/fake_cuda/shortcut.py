@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from ..engine.outcomes import outcome_of
+
 _aten = torch.ops.aten
 _PLAIN = (
     *(type(None), bool, int, float, str),
@@ -25,6 +27,37 @@ _SCATTERING = (_aten.select_backward.default, _aten.slice_backward.default)
 _ALIASING = (_aten._unsafe_view.default,)
 # In-place operations that change the form of their tensor without being views.
 _RESIZING = ("resize", "set_", "swap")
+# Operations whose form the meta device computes exactly, in a fraction of the fake mode's time.
+_LIKE = {
+    _aten.empty_like.default,
+    _aten.zeros_like.default,
+    _aten.full_like.default,
+    _aten.ones_like.default,
+    _aten.new_empty.default,
+    _aten.new_zeros.default,
+    _aten.clone.default,
+    _aten._to_copy.default,
+    _aten.mm.default,
+    _aten.bmm.default,
+    _aten.addmm.default,
+    _aten.mul.Tensor,
+    _aten.add.Tensor,
+    _aten.sub.Tensor,
+    _aten.div.Tensor,
+    _aten.sum.dim_IntList,
+    _aten.neg.default,
+    _aten.exp.default,
+    _aten.sigmoid.default,
+}
+# Of these the second operand may be a number, which the fake mode treats in its own way.
+_BINARY = {_aten.mul.Tensor, _aten.add.Tensor, _aten.sub.Tensor, _aten.div.Tensor}
+_FACTORIES = {
+    _aten.empty.memory_format,
+    _aten.zeros.default,
+    _aten.ones.default,
+    _aten.full.default,
+    _aten.randn.default,
+}
 _META = torch.device("meta")
 # torch's own function: the fake device replaces the one in `torch`.
 _empty_strided: Any = getattr(torch._C, "_VariableFunctions").empty_strided  # noqa: B009
@@ -83,6 +116,10 @@ class Shortcut:
     def _fresh(self, key: _Parts, operator: Any, args: Any, kwargs: Any) -> Any:
         """Return a new tensor in the cached form; an empty form marks an uncacheable result."""
         form = self._forms.get(key)
+        if form is None:
+            form = self._meta_form(operator, args, kwargs)
+            if form is not None:
+                self._forms[key] = form
         if not form:
             result = operator(*args, **kwargs)
             if form is None:
@@ -101,6 +138,31 @@ class Shortcut:
         if result is args[0]:
             self._successful_writes.add(key)
         return result
+
+    def _meta_form(self, operator: Any, args: Any, kwargs: Any) -> _Parts | None:
+        """Return the form of a result by the meta device; None where only the fake mode can tell.
+
+        The fake mode also raises the errors.
+        """
+        device = kwargs.get("device")
+        if operator in _LIKE and device is None:
+            if operator in _BINARY and type(args[1]) is not FakeTensor:
+                return None
+            device = args[0].fake_device
+            for argument in args:
+                if type(argument) is FakeTensor and argument.fake_device != device:
+                    return None
+        elif operator in _FACTORIES and isinstance(device, torch.device):
+            kwargs = {**kwargs, "device": _META}
+        else:
+            return None
+        if device.type != "cuda" or kwargs.get("layout") not in (None, torch.strided):
+            return None
+        result, _ = outcome_of(lambda: self._on_meta(operator, args, kwargs))
+        # After an error the operation runs in full, and raises its own.
+        if result is None or result.dtype.is_complex:
+            return None
+        return result.shape, result.stride(), result.dtype, torch.device("cuda", device.index or 0)
 
     def _on_meta(self, operator: Any, args: Any, kwargs: Any) -> Any:
         """Run an operation on the meta tensors in fake tensors, as the fake mode itself does."""
