@@ -64,13 +64,15 @@ def run(folder: Path, seconds: float = 60.0, **files: str) -> suite.TestRun:
         "checkout": str(folder),
         "seconds": seconds,
     }
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
+
+    def environment(scratch: str) -> dict[str, str]:
+        return {**os.environ, "PYTHONPATH": str(folder), "TMPDIR": scratch}
 
     def policy(scratch: str) -> Policy:
         return policies.of_package([str(folder)], scratch)
 
     log = folder / "log.txt"
-    return suite.run(config, lambda scratch: environment, "running tests", log, policy)
+    return suite.run(config, environment, "running tests", log, policy)
 
 
 @needs_torch
