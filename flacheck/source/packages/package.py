@@ -1,10 +1,10 @@
 """Packages whose kernels are compiled, each in its own folder without torch, triton and CUDA."""
 
+import contextlib
 import functools
 import importlib.metadata
 import logging
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -340,16 +340,34 @@ def remove_torch_extensions(folder: Path, name: str) -> None:
     """
     for distribution in importlib.metadata.distributions(path=[str(folder)]):
         pins_torch = False
-        for requirement in map(Requirement, distribution.requires or []):
-            is_exact = _EXACT.fullmatch(str(requirement.specifier))
-            pins_torch |= requirement.name == "torch" and is_exact is not None
+        for text in distribution.requires or []:
+            with contextlib.suppress(InvalidRequirement):
+                requirement = Requirement(text)
+                is_exact = _EXACT.fullmatch(str(requirement.specifier))
+                pins_torch |= requirement.name == "torch" and is_exact is not None
         is_pure = "Root-Is-Purelib: false" not in (distribution.read_text("WHEEL") or "")
         if not pins_torch or is_pure or canonicalize_name(distribution.name) == name:
             continue
-        paths = [folder / file for file in distribution.files or () if ".." not in file.parts]
+        paths = _paths_below(folder, distribution)
         if not any(map(_names_triton, paths)):
-            for top in {path.relative_to(folder).parts[0] for path in paths} - {"bin"}:
-                shutil.rmtree(folder / top, ignore_errors=True)
+            for path in paths:
+                path.unlink(missing_ok=True)
+            parents = {parent for path in paths for parent in path.parents}
+            # An empty folder could be imported. Another package may have files in the same one.
+            for parent in sorted(parents - {folder, *folder.parents}, reverse=True):
+                with contextlib.suppress(OSError):
+                    parent.rmdir()
+
+
+def _paths_below(folder: Path, distribution: importlib.metadata.Distribution) -> list[Path]:
+    """Return a distribution's files; its own list may name any other file of this machine."""
+    root = folder.resolve()
+    paths = []
+    for file in distribution.files or ():
+        path = folder / file
+        if ".." not in file.parts and path.resolve().is_relative_to(root) and path.is_file():
+            paths.append(path)
+    return paths
 
 
 def _own(folder: Path, name: str) -> Iterator[importlib.metadata.Distribution]:

@@ -44,19 +44,40 @@ def test_anything_but_an_exact_version_is_refused(spec: str) -> None:
         parse(spec)
 
 
+def _mark_wheel(info: Path, is_pure: bool) -> None:
+    (info / "WHEEL").write_text(f"Root-Is-Purelib: {str(is_pure).lower()}\n")
+    with (info / "RECORD").open("a") as record:
+        record.write(f"{info.name}/WHEEL,,\n")
+
+
 def test_a_requirement_that_is_built_for_one_release_of_torch_is_absent(tmp_path: Path) -> None:
     """Beside another torch it could not be imported; one with kernels stays, and pure Python."""
     pinned = ("torch (==2.6.0)",)
     names = {"subject": pinned, "vision": pinned, "formers": pinned, "pure": pinned, "loose": ()}
     for name, requires in names.items():
         fake_installer.distribution(tmp_path, name, "1.0", requires)
-        is_pure = str(name == "pure").lower()
-        (tmp_path / f"{name}-1.0.dist-info" / "WHEEL").write_text(f"Root-Is-Purelib: {is_pure}\n")
+        _mark_wheel(tmp_path / f"{name}-1.0.dist-info", name == "pure")
     (tmp_path / "formers" / "__init__.py").write_text("import triton\n")
     remove_torch_extensions(tmp_path, "subject")
     left = {each for each in names if (tmp_path / each).exists()}
     assert left == {"formers", "loose", "pure", "subject"}
     assert "vision" not in wheels.contents(tmp_path)
+
+
+def test_only_a_packages_own_files_are_removed(tmp_path: Path) -> None:
+    """Its list of files may name others', its requirements may be invalid."""
+    folder, outside = tmp_path / "packages", tmp_path / "outside"
+    outside.write_text("")
+    fake_installer.distribution(folder, "vision", "1.0", ("torch==2.6.0", "no requirement !"))
+    info = folder / "vision-1.0.dist-info"
+    _mark_wheel(info, is_pure=False)
+    with (info / "RECORD").open("a") as record:
+        record.write(f"{outside},,\n../outside,,\n.,,\n")
+    (folder / "vision" / "of_another.py").write_text("")
+    remove_torch_extensions(folder, "subject")
+    assert outside.exists()
+    assert [path.name for path in folder.rglob("*.py")] == ["of_another.py"]
+    assert not info.exists()
 
 
 def test_the_digest_covers_the_package_and_what_it_pins(fake: Path) -> None:
