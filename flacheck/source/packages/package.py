@@ -339,24 +339,19 @@ def remove_torch_extensions(folder: Path, name: str) -> None:
     expect; a package that is absent, as torch is, they do.
     """
     for distribution in importlib.metadata.distributions(path=[str(folder)]):
-        pins_torch = False
-        for text in distribution.requires or []:
-            with contextlib.suppress(InvalidRequirement):
-                requirement = Requirement(text)
-                is_exact = _EXACT.fullmatch(str(requirement.specifier))
-                pins_torch |= requirement.name == "torch" and is_exact is not None
-        is_pure = "Root-Is-Purelib: false" not in (distribution.read_text("WHEEL") or "")
-        if not pins_torch or is_pure or canonicalize_name(distribution.name) == name:
-            continue
+        # Requirements do not tell: torchvision 0.29.2 accepts later releases than the one it is
+        # built for.
         paths = _paths_below(folder, distribution)
-        if not any(map(_names_triton, paths)):
-            for path in paths:
-                path.unlink(missing_ok=True)
-            parents = {parent for path in paths for parent in path.parents}
-            # An empty folder could be imported. Another package may have files in the same one.
-            for parent in sorted(parents - {folder, *folder.parents}, reverse=True):
-                with contextlib.suppress(OSError):
-                    parent.rmdir()
+        is_own = canonicalize_name(distribution.name) == name
+        if is_own or not any(map(_links_torch, paths)) or any(map(_names_triton, paths)):
+            continue
+        for path in paths:
+            path.unlink(missing_ok=True)
+        parents = {parent for path in paths for parent in path.parents}
+        # An empty folder could be imported. Another package may have files in the same one.
+        for parent in sorted(parents - {folder, *folder.parents}, reverse=True):
+            with contextlib.suppress(OSError):
+                parent.rmdir()
 
 
 def _paths_below(folder: Path, distribution: importlib.metadata.Distribution) -> list[Path]:
@@ -395,6 +390,13 @@ def _names_triton(file: Path) -> bool:
         return b"triton" in files.read_bytes(file, links=True)
     except OSError:
         return False
+
+
+def _links_torch(file: Path) -> bool:
+    """Return True for an extension module that is linked to torch's libraries."""
+    if file.suffix != ".so" or file.name.startswith("lib"):
+        return False
+    return b"libc10.so" in file.read_bytes()
 
 
 def _files(distribution: importlib.metadata.Distribution) -> dict[str, str]:

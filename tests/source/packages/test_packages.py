@@ -44,33 +44,34 @@ def test_anything_but_an_exact_version_is_refused(spec: str) -> None:
         parse(spec)
 
 
-def _mark_wheel(info: Path, is_pure: bool) -> None:
-    (info / "WHEEL").write_text(f"Root-Is-Purelib: {str(is_pure).lower()}\n")
-    with (info / "RECORD").open("a") as record:
-        record.write(f"{info.name}/WHEEL,,\n")
+def _link_torch(folder: Path, name: str, extension: str) -> None:
+    (folder / name / extension).write_text("ELF libc10.so")
+    with (folder / f"{name}-1.0.dist-info" / "RECORD").open("a") as record:
+        record.write(f"{name}/{extension},,\n")
 
 
-def test_a_requirement_that_is_built_for_one_release_of_torch_is_absent(tmp_path: Path) -> None:
-    """Beside another torch it could not be imported; one with kernels stays, and pure Python."""
-    pinned = ("torch (==2.6.0)",)
-    names = {"subject": pinned, "vision": pinned, "formers": pinned, "pure": pinned, "loose": ()}
-    for name, requires in names.items():
-        fake_installer.distribution(tmp_path, name, "1.0", requires)
-        _mark_wheel(tmp_path / f"{name}-1.0.dist-info", name == "pure")
+def test_a_requirement_that_is_linked_to_torch_is_absent(tmp_path: Path) -> None:
+    """Beside another torch it could not be imported; one with kernels stays, and a library."""
+    files = {"subject": "_C.so", "vision": "_C.so", "formers": "_C.so", "bridge": "libc.so"}
+    for name, extension in files.items():
+        fake_installer.distribution(tmp_path, name, "1.0")
+        _link_torch(tmp_path, name, extension)
+    fake_installer.distribution(tmp_path, "pure", "1.0", ("torch (==2.6.0)",))
     (tmp_path / "formers" / "__init__.py").write_text("import triton\n")
     remove_torch_extensions(tmp_path, "subject")
+    names = (*files, "pure")
     left = {each for each in names if (tmp_path / each).exists()}
-    assert left == {"formers", "loose", "pure", "subject"}
+    assert left == {"subject", "formers", "bridge", "pure"}
     assert "vision" not in wheels.contents(tmp_path)
 
 
 def test_only_a_packages_own_files_are_removed(tmp_path: Path) -> None:
-    """Its list of files may name others', its requirements may be invalid."""
+    """Its list of files may name others'."""
     folder, outside = tmp_path / "packages", tmp_path / "outside"
     outside.write_text("")
-    fake_installer.distribution(folder, "vision", "1.0", ("torch==2.6.0", "no requirement !"))
+    fake_installer.distribution(folder, "vision", "1.0")
     info = folder / "vision-1.0.dist-info"
-    _mark_wheel(info, is_pure=False)
+    _link_torch(folder, "vision", "_C.so")
     with (info / "RECORD").open("a") as record:
         record.write(f"{outside},,\n../outside,,\n.,,\n")
     (folder / "vision" / "of_another.py").write_text("")
