@@ -257,7 +257,9 @@ def run_plan(
         work = RemainingWork.of(remaining_cells, costs)
         partial = interim.AnswerSoFar(options, remaining_cells)
         yield from map(Progress, partial.announce(costs, origin))
-        places = _places(remaining_cells, costs, options)
+        order = most_telling_first(remaining_cells, costs)
+        # Stored records come before.
+        places = {cell.key: place for place, cell in enumerate(order, 1)}
         for position, cells in enumerate(rounds):
             if position and not is_adaptive:
                 remaining_cells = cells_to_compile(cells, store, options)
@@ -290,13 +292,6 @@ def run_plan(
     end = RunFinished(active.id, active.is_complete, failures)
     yield end
     return end
-
-
-def _places(cells: Sequence[Cell], costs: Costs, options: RunOptions) -> Mapping[str, int]:
-    """Return the place of each cell in the order of the compiles; stored records come before."""
-    is_watched = options.budget is not None
-    order = most_telling_first(cells, costs) if is_watched else costs.ordered(cells)
-    return {cell.key: place for place, cell in enumerate(order, 1)}
 
 
 def _describe_choice(plan: Plan, states: Mapping[str, State]) -> str:

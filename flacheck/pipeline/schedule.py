@@ -79,24 +79,13 @@ class Costs:
         """Return True if the cell failed under another release."""
         return bool(self._failed) and cost_of(cell).levels[0] in self._failed
 
-    def ordered(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Return cells in the order of their compiles: failures first, then the longest.
-
-        A long compile that starts last runs alone while the other workers idle. Without stored
-        times the order remains.
-        """
-
-        def rank(cell: Cell) -> tuple[bool, float]:
-            return not self.has_failed(cell), -self.seconds(cell)
-
-        return sorted(cells, key=rank)
-
 
 def most_telling_first(cells: Iterable[Cell], costs: Costs) -> list[Cell]:
-    """Return cells in the order in which a partial answer needs them.
+    """Return cells in the order in which an answer so far needs them.
 
-    Every kernel comes once, then every kernel again: in bf16 before other dtypes, at the largest
-    head size first; cells that failed elsewhere first, forward kernels before backward ones.
+    Every kernel comes once, then every kernel again: first the cells that failed elsewhere, then
+    those in bf16, at the largest head size first. Among the kernels, failed ones come first, then
+    forward ones, then quick ones.
     """
     by_kernel: dict[tuple[str, str, str], list[Cell]] = {}
     for cell in cells:
@@ -104,10 +93,13 @@ def most_telling_first(cells: Iterable[Cell], costs: Costs) -> list[Cell]:
         by_kernel.setdefault(name, []).append(cell)
     ranked = []
     for (kernel, _, _), own in by_kernel.items():
-        own.sort(key=lambda cell: (cell.dtype != "bf16", -_head_size(cell)))
+        own.sort(
+            key=lambda cell: (not costs.has_failed(cell), cell.dtype != "bf16", -_head_size(cell))
+        )
         is_backward = _BACKWARD.search(kernel) is not None
         for number, cell in enumerate(own):
-            ranked.append(((number, not costs.has_failed(cell), is_backward), cell))
+            rank = (number, not costs.has_failed(cell), is_backward, costs.seconds(cell))
+            ranked.append((rank, cell))
     ranked.sort(key=lambda each: each[0])
     return [cell for _, cell in ranked]
 
