@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from flacheck import rules
 from flacheck.engine import judge
-from flacheck.engine.executors import Executor, Task
+from flacheck.engine.executors import Executor, Task, TaskResult
 from flacheck.engine.provider import Provider, Unavailable
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.engine.slow_candidates import SlowCandidates, quicker
@@ -22,6 +22,9 @@ from flacheck.tables import targets
 _MINIMUM_TIMEOUT = 300.0
 # The code of a record that ran into the memory limit, and the limit's name among its facts.
 _OUT_OF_MEMORY, _LIMIT = "FC902", "memory_mb"
+# Seconds after which a cell of a long run is ended and compiled last. A few cells of a run take
+# minutes, and an answer that is read early needs the others. It is lost time for at most so many.
+_PATIENCE, _MOST_POSTPONED, _LONG_RUN = 20.0, 8, 16
 # The timeout of a kernel's cells, as a multiple of its slowest finished cell.
 _SLOWEST_FACTOR = 20
 # The number of repetitions that confirm a failure. A death without a message needs more, because
@@ -61,18 +64,30 @@ class BinarySink(Protocol):
 class Timeouts:
     """The `--timeout` option: seconds, or by default derived from finished cells.
 
-    The default is the larger of 300 s and 20 times the kernel's slowest finished cell.
+    The default is the larger of 300 s and 20 times the kernel's slowest finished cell. As long as
+    cells may be postponed (`postponable`), the first attempt of each has less time.
     """
 
     fixed_seconds: float | None = None
+    postponable: int = 0
     _slowest: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, task: Task) -> float:
-        if self.fixed_seconds is not None:
-            return self.fixed_seconds
-        kernel = task.name.cell.kernel
-        slowest = self._slowest.get(kernel.name, 0.0)
-        return max(_MINIMUM_TIMEOUT, _SLOWEST_FACTOR * slowest)
+        seconds = self._most_seconds(task)
+        trial: Trial = task.name
+        if self.postponable > 0 and not trial.was_postponed and trial.confirms is None:
+            seconds = min(seconds, _PATIENCE)
+        return seconds
+
+    def is_early(self, task: Task, attempt: Attempt) -> bool:
+        """Return True for an attempt that was ended so that others have their turn."""
+        if attempt.outcome is not Outcome.TIMED_OUT or task.name.was_postponed:
+            return False
+        return attempt.seconds < self._most_seconds(task) / 2
+
+    def _most_seconds(self, task: Task) -> float:
+        slowest = self._slowest.get(task.name.cell.kernel.name, 0.0)
+        return self.fixed_seconds or max(_MINIMUM_TIMEOUT, _SLOWEST_FACTOR * slowest)
 
     def learn(self, cell: Cell, attempt: Attempt) -> None:
         """Remember the time that a finished cell took."""
@@ -94,6 +109,7 @@ class Trial:
     confirms: Record | None = None
     confirmations: int = 0
     kind: str | None = None
+    was_postponed: bool = False
 
 
 class _Unsent:
@@ -176,6 +192,7 @@ class Loop:
     # Failures of each kind that did not repeat. The more there are, the more likely the next
     # failure is an accident.
     _accidents: Counter[str | None] = field(default_factory=Counter)
+    _postponed: list[Task] = field(default_factory=list)
 
     def records(self, cells: Sequence[Cell]) -> Iterator[Record]:
         """Yield each cell's record, cached ones first, then in order of completion.
@@ -196,6 +213,7 @@ class Loop:
                 tasks.append(plan)
             else:
                 untried_records.append(plan)
+        self.timeouts.postponable = _MOST_POSTPONED if len(tasks) >= _LONG_RUN else 0
         unsent = _Unsent(tasks, self.executor.width)
         # The workers compile while the stored records are read.
         early_records = list(self._send(unsent))
@@ -205,7 +223,7 @@ class Loop:
         yield from untried_records
         candidates = SlowCandidates(cells)
         try:
-            for results in self.executor.results():
+            for results in self._results():
                 records: list[Record] = []
                 for task, attempt in results:
                     self.timeouts.learn(task.name.cell, attempt)
@@ -220,6 +238,14 @@ class Loop:
         finally:
             # After an interruption the first compile counts.
             self.sink.add_many(self.run, candidates.held_records.values())
+
+    def _results(self) -> Iterator[list[TaskResult]]:
+        """Yield the attempts; those of postponed cells come last."""
+        yield from self.executor.results()
+        self.timeouts.postponable = 0
+        self.executor.submit(self._postponed)
+        self._postponed = []
+        yield from self.executor.results()
 
     def _settle_slow(self, candidates: SlowCandidates) -> Iterator[Record]:
         """Yield the held records; slow ones are compiled again, and the quicker compile counts."""
@@ -325,7 +351,10 @@ class Loop:
                 return
             limit_mb = task.kind.config.get("memory_mb", self.provider.memory_mb)
             record = judge.with_facts(record, {_LIMIT: limit_mb})
-        if trial.confirms:
+        if self.timeouts.is_early(task, attempt):
+            self.timeouts.postponable -= 1
+            self._postponed.append(replace(task, name=replace(trial, was_postponed=True)))
+        elif trial.confirms:
             yield from self._compare_trials(task, trial.confirms, record)
         elif record.verdict is Verdict.FAILS and attempt.outcome is not Outcome.FINISHED:
             # Each failing cell is tried again; a similar failure of another cell does not confirm

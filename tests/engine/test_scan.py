@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from flacheck.engine import loop
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.judge import judge
 from flacheck.engine.loop import Loop, Timeouts
@@ -44,9 +45,9 @@ def run(
     provider = fake.Provider(table, **{name: changes.pop(name) for name in ANSWERS & set(changes)})
     timeouts = Timeouts(changes.pop("retry_after", None) or 60)
     pool = LocalPool(changes.pop("jobs", 2), timeouts)
-    loop = Loop(provider, store.begin_run({}, "fake", {}), store, pool, timeouts, **changes)
+    scan = Loop(provider, store.begin_run({}, "fake", {}), store, pool, timeouts, **changes)
     try:
-        return list(loop.records(cells))
+        return list(scan.records(cells))
     finally:
         pool.close()
 
@@ -145,8 +146,8 @@ def test_a_time_out_with_less_time_than_a_scan_gives_is_no_answer(
     store.add(store.begin_run({}, purpose=Purpose.FALLBACKS), timed_out)
     timeouts = Timeouts()
     pool = LocalPool(1, timeouts)
-    loop = Loop(fake.Provider(TABLE), store.begin_run({}, "fake"), store, pool, timeouts)
-    (record,) = loop.records([cell])
+    scan = Loop(fake.Provider(TABLE), store.begin_run({}, "fake"), store, pool, timeouts)
+    (record,) = scan.records([cell])
     pool.close()
     assert record.cached is cached
     assert (record.verdict is Verdict.COMPILES) is not cached
@@ -172,6 +173,18 @@ def test_a_toolchain_that_cannot_be_had_is_unknown_and_asked_again(store: Store)
         (Verdict.UNKNOWN, "FC903", "no wheel for CPython 3.14")
     ]
     assert run(store, cells)[0].verdict is Verdict.COMPILES
+
+
+@pytest.mark.slow
+def test_a_slow_cell_of_a_long_run_comes_last(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first attempt is ended so that the others have their turn."""
+    monkeypatch.setattr(loop, "_PATIENCE", 0.5)
+    cells = [fake.cell("endless"), *(fake.cell("good", n=n) for n in range(20))]
+    records = run(store, cells, retry_after=3.0, jobs=1)
+    assert [record.verdict for record in records] == [*[Verdict.COMPILES] * 20, Verdict.UNKNOWN]
+    assert records[-1].seconds >= 3.0
 
 
 KILL_SCRIPT = """
