@@ -8,13 +8,23 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flacheck.store import Store
 from flacheck.tables import table
 from flacheck.tables.targets import TARGETS
-from tests.benchmarks.recall import Report, cpu_seconds, judge, judge_mended, load_reports
+from tests.benchmarks.recall import (
+    Report,
+    cpu_seconds,
+    is_stored,
+    judge,
+    judge_mended,
+    load_reports,
+)
+from tests.made_records import failure
 
 REPORT = Report(
     id="r",
@@ -99,6 +109,17 @@ def test_a_mended_report_compiles() -> None:
     assert judge_mended(REPORT, answer(fixed_failure)).is_right
     assert not judge_mended(REPORT, answer(fixed_failure, FAILURE)).is_right
     assert not judge_mended(REPORT, answer()).is_right
+
+
+def test_a_scan_may_end_once_its_store_shows_the_report(tmp_path: Path) -> None:
+    """A failure with another message is not the reported one."""
+    failed = failure(line="operand #2 does not dominate", package="p==1", kernel="p.ops:bwd_k")
+    with Store.open(tmp_path) as store:
+        run = store.begin_run({})
+        store.add(run, failure(package="p==1", kernel="p.ops:bwd_k"))
+        assert not is_stored(REPORT, tmp_path)
+        store.add(run, failed)
+        assert is_stored(REPORT, tmp_path)
 
 
 def test_the_budget_counts_the_time_of_child_processes() -> None:

@@ -8,8 +8,8 @@ under that Triton release, for that GPU. A report is *shown* if a failure of the
 names has the message that it prints. `--mended` asks for the newer release of a report instead: it
 is right if the kernel compiles. `--narrow` selects the kernel, which is faster and less of a
 question. Each scan may take `--budget` seconds of CPU time, so that a busy machine changes nothing;
-downloads cost next to none. A scan that was cut short can show a report, but it proves nothing
-else. FOLDER keeps the answers and the records: a second run compiles only what is new. For sealed
+downloads cost next to none. A scan ends as soon as it shows its report. One that was cut short can
+show a report, but it proves nothing else. FOLDER keeps the answers and the records: a second run compiles only what is new. For sealed
 reports only the number shown is printed; `--why` prints more.
 """
 
@@ -30,9 +30,15 @@ from typing import Any, Literal
 
 import msgspec
 
+from flacheck.evidence.analysis.observation import observe
+from flacheck.evidence.analysis.untested_cells import why_untested
+from flacheck.model import Verdict
+from flacheck.store import FILE, Store
 from flacheck.tables import read_yaml
 
 REPORTS = Path(__file__).with_name("recall.yaml")
+# Seconds between two looks at the records of a scan.
+_LOOK = 5
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -137,7 +143,9 @@ def ask(report: Report, keep: Path, scope: list[str], budget: int) -> dict[str, 
     log = output.with_suffix(".log")
     with log.open("w") as stderr, subprocess.Popen(run, stderr=stderr) as scan:
         while scan.poll() is None and cpu_seconds(scan.pid) < budget:
-            time.sleep(1)
+            if is_stored(report, keep / "store"):
+                break
+            time.sleep(_LOOK)
         is_late = scan.poll() is None
         # The scan stores what it has and ends its workers. A command in the background ignores
         # SIGINT, and so does all that it starts.
@@ -152,6 +160,19 @@ def ask(report: Report, keep: Path, scope: list[str], budget: int) -> dict[str, 
     answer: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
     # A scan that the budget ended while it captured stored no run.
     return answer if answer["run"]["matrix"] == report.package else errors
+
+
+def is_stored(report: Report, folder: Path) -> bool:
+    """Return True if the last run has a failure that shows a report; its scan may end then."""
+    if not (folder / FILE).exists():
+        return False
+    records = []
+    with Store.open(folder) as store:
+        for record in store.records(store.run().id) if store.runs() else ():
+            is_own = record.package == report.package and report.names(record.kernel)
+            if is_own and record.verdict is Verdict.FAILS and report.prints(record.to_json()):
+                records.append(record)
+    return any(why_untested(cell) is None for cell in observe(records))
 
 
 def cpu_seconds(process: int) -> float:
