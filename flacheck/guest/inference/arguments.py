@@ -95,32 +95,23 @@ class Arguments:
             name = parameter.name
             if name in plan.values:
                 dtype = plan.dtypes.get(name)
-                arguments[name] = self.from_value(plan.values[name], arguments, dtype)
+                arguments[name] = self._from_value(plan.values[name], arguments, dtype)
             elif parameter.default is NOTHING or name in plan.include:
                 arguments[name] = self._infer(operator, plan, parameter, sizes)
         return arguments
 
-    def from_value(
-        self, value: Any, arguments: Mapping[str, Any], dtype_name: str | None = None
-    ) -> Any:
-        """Return a plan's value as an argument.
+    def _from_value(self, value: Any, arguments: Mapping[str, Any], dtype_name: str | None) -> Any:
+        """Return a plan's value as an argument: a tensor for its dtype (`of`) and its `shape`.
 
         A tensor that was described in the first dtype is built in the dtype of this call.
         """
-        if isinstance(value, list):
-            return [self.from_value(element, arguments, dtype_name) for element in value]
-        if isinstance(value, dict) and "object" in value:
-            return self.build_object(value["object"], value.get("with"))
         if not isinstance(value, dict) or "of" not in value:
             return _from_recipe(value, arguments)
         dtype = self._dtype_of_call(dtype_name or value["of"])
-        return _described_tensor(value, dtype, self._training)
+        return make_tensor(tuple(value["shape"]), dtype, self._training)
 
-    def build_object(self, name: str, fields: Mapping[str, Any] | None = None) -> Any:
-        """Build an object of the class `module:name`.
-
-        `fields` are values of some of the constructor's arguments.
-        """
+    def build_object(self, name: str) -> Any:
+        """Build an object of the class `module:name`."""
         object_class = objects.find_class(name)
         if issubclass(object_class, enum.Enum):
             return next(iter(object_class))
@@ -129,8 +120,7 @@ class Arguments:
         try:
             if self._object_depth > _MAX_OBJECT_DEPTH:
                 raise TypeError(f"{name} is made of itself")
-            plan = CallPlan(values=dict(fields or {}))
-            return constructor.call(**self.build(constructor, plan, constructor.parameters))
+            return constructor.call(**self.build(constructor, CallPlan(), constructor.parameters))
         finally:
             self._object_depth -= 1
 
@@ -268,29 +258,6 @@ def _dtype_named(name: str) -> torch.dtype:
     """Return a dtype by Triton's name, or by torch's for dtypes that Triton lacks."""
     dtype: torch.dtype = DTYPES.get(name) or getattr(torch, name)
     return dtype
-
-
-def _described_tensor(
-    description: Mapping[str, Any], dtype: torch.dtype, training: bool
-) -> torch.Tensor:
-    """Build a tensor of a `shape`, perhaps with a `stride`, perhaps as a conjugate view.
-
-    All its elements may be one number (`fill`).
-    """
-    extents = tuple(description["shape"])
-    if "fill" in description:
-        return torch.full(extents, description["fill"], dtype=dtype, device="cuda")
-    tensor = make_tensor(extents, dtype, training)
-    if "stride" in description:
-        strides = tuple(description["stride"])
-        last_offset = sum((n - 1) * stride for n, stride in zip(extents, strides))
-        storage = make_tensor((max(last_offset + 1, 1),), dtype, training)
-        # The view is a leaf of the graph, because an operator may write to it.
-        tensor = storage.detach().as_strided(extents, strides)
-        tensor.requires_grad_(storage.requires_grad)
-    if description.get("conj"):
-        tensor = tensor.detach().conj()
-    return tensor
 
 
 def _sequence_offsets(sizes: Sizes, parameter: inspect.Parameter) -> torch.Tensor:

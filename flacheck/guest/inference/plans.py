@@ -47,16 +47,11 @@ class CallPlan:
                 values[name] = value
         return replace(self, include=self.include.union(names), values=values)
 
-    def without_value(self, name: str) -> CallPlan:
-        """Return the plan without the value of an argument, which is inferred instead."""
-        values = dict(self.values)
-        values.pop(name, None)
-        return replace(self, values=values)
-
     def omitting(self, name: str) -> CallPlan:
         """Return the plan without an optional argument."""
-        plan = self.without_value(name)
-        return replace(plan, include=self.include - {name})
+        values = dict(self.values)
+        values.pop(name, None)
+        return replace(self, include=self.include - {name}, values=values)
 
     def with_changes(self, label: str | None = None, **changes: Any) -> CallPlan:
         """Return the plan with other flags, and with additional entries in its tables."""

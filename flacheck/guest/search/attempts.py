@@ -4,7 +4,7 @@ import linecache
 import signal
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import TypeVar
@@ -31,14 +31,14 @@ class CaughtError:
         kind: the name of the exception's class.
         lines: the source lines that the error passed through, innermost last.
         trace: the whole traceback; empty if the attempt does not keep it.
-        modules: the modules whose import the error passed through, innermost last.
+        imports: the file and line of the import that failed, and of the import of its module.
     """
 
     kind: str
     text: str
     lines: tuple[str, ...]
     trace: str
-    modules: tuple[str, ...] = ()
+    imports: tuple[tuple[str, int], ...] = ()
 
     @property
     def identity(self) -> str:
@@ -109,7 +109,7 @@ def _caught_error(error: BaseException, trace: str) -> CaughtError:
         text=str(error),
         lines=_source_lines(error.__traceback__),
         trace=trace,
-        modules=_imported_modules(error.__traceback__),
+        imports=tuple(_failed_imports(error)),
     )
 
 
@@ -122,13 +122,21 @@ def _source_lines(trace: TracebackType | None) -> tuple[str, ...]:
     return tuple(lines[1:])
 
 
-def _imported_modules(trace: TracebackType | None) -> tuple[str, ...]:
-    """Return the modules whose own code a traceback passed through."""
-    modules = []
-    for frame, _ in traceback.walk_tb(trace):
+def _failed_imports(error: BaseException) -> Iterator[tuple[str, int]]:
+    """Yield the places of the import that failed and of the import of the module that raised."""
+    places = []
+    importers = []
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        is_ours = frame.f_globals.get("__package__") == __package__
+        if is_ours or frame.f_code.co_filename.startswith("<frozen"):
+            continue
         if frame.f_code.co_name == "<module>":
-            modules.append(str(frame.f_globals.get("__name__", "")))
-    return tuple(modules)
+            importers += places[-1:]
+        places.append((frame.f_code.co_filename, number))
+    if isinstance(error, ImportError):
+        yield from places[-1:]
+    # The first of them is the import by this package.
+    yield from importers[1:][-1:]
 
 
 def _is_within_torch(frame: FrameType | None) -> bool:

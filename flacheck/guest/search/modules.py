@@ -12,19 +12,13 @@ from types import ModuleType
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..engine.loader import LazyPackages, bind_exports
-from .absent_modules import (
-    AbsentModules,
-    failed_module,
-    missing_name,
-    missing_package,
-    uses_triton,
-)
 from .attempts import CaughtError, attempt
+from .stand_ins import StandIns, uses_triton
 
 # CPU seconds for one import: some packages compile or probe while they are imported.
 _IMPORT_SECONDS = 30.0
 
-# Packages that are missing in turn for one module.
+# Imports that fail in turn for one module.
 _MAX_ABSENT = 8
 
 
@@ -166,45 +160,22 @@ def _load_beside_stand_ins(
     kernels. The errors of these modules remain among the failures, because no program can import
     the modules here.
     """
-    absent = AbsentModules()
+    stand_ins = StandIns()
     candidates = []
     for name, error in failures.items():
-        package = _blocking_module(name, error) or ""
         path = os.path.join(_parent_folder(name), name.rpartition(".")[2] + ".py")
-        lacks = package or missing_name(error.brief())
-        if lacks and (uses_triton(path) or package.startswith("triton.")):
+        if error.imports and (uses_triton(path) or "named 'triton." in error.text):
             candidates.append(name)
-    if not candidates:
-        return
-    absent.present.update(candidates)
-    with absent.installed():
+    with stand_ins.installed():
         for name in candidates:
             show_progress(f"importing {name} without what cannot be imported")
-            _add_stand_in(absent, name, failures[name])
+            stand_ins.add(failures[name])
             for _ in range(_MAX_ABSENT):
                 errors: dict[str, CaughtError] = {}
                 _load_module(name, skip_patterns, modules, errors)
-                # Behind the first missing package there may be others.
-                if name not in errors or not _add_stand_in(absent, name, errors[name]):
+                # Behind the first failed import there may be others.
+                if name not in errors or not stand_ins.add(errors[name]):
                     break
-
-
-def _add_stand_in(absent: AbsentModules, name: str, error: CaughtError) -> bool:
-    """Add a stand-in for what a module lacked; return False if there is no other one."""
-    missing = missing_name(error.brief())
-    if missing is not None:
-        return absent.add_name(*missing)
-    package = _blocking_module(name, error)
-    if package is None or package in absent.packages:
-        return False
-    absent.packages.add(package)
-    return True
-
-
-def _blocking_module(name: str, error: CaughtError) -> str | None:
-    """Return the package or module without which a module can perhaps be imported."""
-    package = missing_package(error.brief(), name.partition(".")[0])
-    return package or failed_module(error.modules, name)
 
 
 def _is_skipped(name: str, skip_patterns: Sequence[str]) -> bool:
