@@ -4,10 +4,9 @@ Plain values follow from names, annotations and the constants that a module comp
 """
 
 import enum
-import importlib
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -50,12 +49,9 @@ _DIMENSION_NAME = re.compile(
     re.IGNORECASE,
 )
 _FLAG_ANNOTATIONS = ("bool", "<class 'bool'>", "Optional[bool]", "bool | None")
-_INTEGER_ANNOTATIONS = ("int", "<class 'int'>")
 _DTYPE_ANNOTATIONS = (usage.DTYPE, "Optional[torch.dtype]", "torch.dtype | None")
 # The scale is 1/sqrt(64), for a usual head size.
 _USUAL_FLOATS = {"eps": 1e-5, "epsilon": 1e-5, "scale": 0.125, "temperature": 1.0}
-# Another value of a float that has a default: neither 0 nor 1.
-_OTHER_FLOAT = 0.5
 # Offsets of packed sequences as fractions of the time. They are not multiples of chunk sizes.
 _SEQUENCE_STARTS = (0.2, 0.6)
 SEQUENCES = len(_SEQUENCE_STARTS) + 1
@@ -94,19 +90,18 @@ class Arguments:
         for parameter in parameters:
             name = parameter.name
             if name in plan.values:
-                dtype = plan.dtypes.get(name)
-                arguments[name] = self._from_value(plan.values[name], arguments, dtype)
+                arguments[name] = self._from_value(plan.values[name], plan.dtypes.get(name))
             elif parameter.default is NOTHING or name in plan.include:
                 arguments[name] = self._infer(operator, plan, parameter, sizes)
         return arguments
 
-    def _from_value(self, value: Any, arguments: Mapping[str, Any], dtype_name: str | None) -> Any:
+    def _from_value(self, value: Any, dtype_name: str | None) -> Any:
         """Return a plan's value as an argument: a tensor for its dtype (`of`) and its `shape`.
 
         A tensor that was described in the first dtype is built in the dtype of this call.
         """
         if not isinstance(value, dict) or "of" not in value:
-            return _from_recipe(value, arguments)
+            return value
         dtype = self._dtype_of_call(dtype_name or value["of"])
         return make_tensor(tuple(value["shape"]), dtype, self._training)
 
@@ -220,31 +215,6 @@ def is_tensor(parameter: inspect.Parameter, is_documented: bool) -> bool:
     return is_documented or not _PLAIN_NAME.match(parameter.name)
 
 
-def _from_recipe(value: Any, arguments: Mapping[str, Any]) -> Any:
-    """Return the argument that a recipe's value describes.
-
-    `{call: module:name, with: {…}}`, `{dtype: fp32}`, `{device: …}` and `{like: argument}` are
-    evaluated; `$name` among a call's arguments is an argument that was built before.
-    """
-    if not isinstance(value, dict):
-        return value
-    if "dtype" in value:
-        return _dtype_named(value["dtype"])
-    if "device" in value:
-        return torch.device("cuda")
-    if "like" in value:
-        return torch.randn_like(arguments[value["like"]])
-    module, _, name = value["call"].partition(":")
-    call_arguments = {}
-    for key, item in (value.get("with") or {}).items():
-        if isinstance(item, str) and item.startswith("$"):
-            call_arguments[key] = arguments.get(item[1:])
-        else:
-            call_arguments[key] = _from_recipe(item, arguments)
-    function = getattr(importlib.import_module(module), name)
-    return function(**call_arguments)
-
-
 def make_tensor(extents: tuple[int, ...], dtype: torch.dtype, training: bool) -> torch.Tensor:
     """Build a tensor of ones, zeros or random numbers, depending on its dtype."""
     if dtype == torch.bool:
@@ -298,9 +268,6 @@ def plain_value(parameter: inspect.Parameter, sizes: Sizes) -> Any:
     name = parameter.name
     annotation = str(parameter.annotation)
     default = parameter.default
-    if "dtype" in name and annotation in _INTEGER_ANNOTATIONS:
-        # The index of a dtype in a table of the package.
-        return 0
     if "dtype" in name or annotation in _DTYPE_ANNOTATIONS:
         return torch.float32
     if "device" in name:
@@ -309,7 +276,7 @@ def plain_value(parameter: inspect.Parameter, sizes: Sizes) -> Any:
         # A flag with a default is turned on, a flag without one stays off.
         return default is not NOTHING and (default is False or bool(default))
     if name in _USUAL_FLOATS or "float" in annotation:
-        return _float_value(name)
+        return _USUAL_FLOATS.get(name, 1.0)
     for value in choices(parameter):
         return value
     return _value_by_name(parameter, sizes)
@@ -326,37 +293,11 @@ def _value_by_name(parameter: inspect.Parameter, sizes: Sizes) -> Any:
     return _MIDDLE_SIZE
 
 
-def other_numbers(parameter: inspect.Parameter) -> list[Any]:
-    """Return values for a number whose default turns it off, or for a tensor or number."""
-    annotation = str(parameter.annotation)
-    default = parameter.default
-    is_float = isinstance(default, float) or (default is None and "float" in annotation)
-    if is_float and default != _OTHER_FLOAT:
-        return [_OTHER_FLOAT]
-    if "Tensor" in annotation and "float" in annotation:
-        return [_OTHER_FLOAT]
-    if "Tensor" in annotation and re.search(r"\bint\b", annotation):
-        return [_MIDDLE_SIZE]
-    return []
-
-
-def _float_value(name: str) -> float:
-    """Return the value of a float by its name; a range between bounds is not empty."""
-    if name.startswith("max"):
-        return float(_MIDDLE_SIZE)
-    if name.startswith("min"):
-        return 0.0
-    return _USUAL_FLOATS.get(name, 1.0)
-
-
 def choices(parameter: inspect.Parameter) -> list[Any]:
-    """Return the values that are worth trying: of literals, enums and flags."""
+    """Return the values that are worth trying: of literals and flags."""
     default = parameter.default
     if isinstance(default, bool):
         return [not default]
-    if isinstance(default, enum.Enum):
-        members = [member for member in type(default) if member is not default]
-        return members[:_MAX_CHOICES]
     literal = re.search(r"Literal\[(.*?)\]", str(parameter.annotation))
     if literal is None:
         return []

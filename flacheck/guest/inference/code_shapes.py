@@ -222,10 +222,6 @@ class _Shapes:
             case ast.Attribute(attr="shape", value=tensor) if isinstance(name, ast.Tuple):
                 self._read_unpacked(name, ast.Attribute(tensor, "shape", ast.Load()))
                 return
-            case ast.Subscript(value=ast.Attribute(attr="shape", value=tensor)):
-                if isinstance(name, ast.Attribute) and name.attr == "shape":
-                    self._equate_first(name.value, tensor, extent.slice)
-                    return
             case (
                 ast.Attribute(attr="ndim", value=tensor)
                 | ast.Call(func=ast.Attribute(attr="dim", value=tensor))
@@ -244,16 +240,6 @@ class _Shapes:
             other.names[other_index] = symbol = "D"
         if shape is not None and attribute != "stride" and symbol and set(symbol) != {"_"}:
             shape.names.setdefault(index, symbol)
-
-    def _equate_first(self, tensor: ast.expr, other: ast.expr, part: ast.expr) -> None:
-        """Add the shape in `tensor.shape == other.shape[:2]`."""
-        shape, other_shape = self._shape(tensor), self._shape(other)
-        rank = getattr(getattr(part, "upper", None), "value", None)
-        if shape is None or other_shape is None or type(rank) is not int:
-            return
-        shape.rank = rank
-        for index, symbol in enumerate(_DEFAULT_SYMBOLS[4][:rank]):
-            shape.names.setdefault(index, other_shape.names.get(index, symbol))
 
     def _symbol(self, node: ast.expr) -> str:
         """Return a variable's name, a number, or the name of another tensor's extent."""

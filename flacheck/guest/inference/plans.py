@@ -9,7 +9,7 @@ from typing import Any
 
 from .operators import Operator
 
-_TABLES = ("values", "sizes", "shapes", "dtypes", "build")
+_TABLES = ("values", "sizes", "shapes", "dtypes")
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,6 @@ class Recipe:
         for pattern in sorted(self._operators, key=len):
             if fnmatch.fnmatchcase(operator.name, pattern):
                 yield self._operators[pattern] or {}
-
-    def skip_reason(self, operator: Operator) -> str | None:
-        """Return why an operator is not called; None if it is called."""
-        for entry in self._entries(operator):
-            reason: str | None = entry.get("skip")
-            if reason:
-                return reason
-        return None
 
     def plain(self, operator: Operator) -> CallPlan:
         """Return the plan of an operator's first call."""

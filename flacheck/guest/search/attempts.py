@@ -124,8 +124,8 @@ def _source_lines(trace: TracebackType | None) -> tuple[str, ...]:
 
 def _failed_imports(error: BaseException) -> Iterator[tuple[str, int]]:
     """Yield the places of the import that failed and of the import of the module that raised."""
-    places = []
-    importers = []
+    places: list[tuple[str, int]] = []
+    importers: list[tuple[str, int]] = []
     for frame, number in traceback.walk_tb(error.__traceback__):
         is_ours = frame.f_globals.get("__package__") == __package__
         if is_ours or frame.f_code.co_filename.startswith("<frozen"):

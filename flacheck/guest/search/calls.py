@@ -269,10 +269,9 @@ def _constructor_arguments(
 ) -> dict[str, Any]:
     """Build the arguments of a class's constructor that lack a default."""
     with BODIES.resting():
-        included = plan.include.union(plan.build)
         parameters = []
         for parameter in operator.parameters:
-            if parameter.default is NOTHING or parameter.name in included:
+            if parameter.default is NOTHING or parameter.name in plan.build:
                 parameters.append(parameter)
         return arguments.build(operator, plan.with_changes(values=plan.build), parameters)
 

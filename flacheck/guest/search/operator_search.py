@@ -113,9 +113,7 @@ class OperatorSearch:
         """The operators with a missing kernel that were not called for lack of time."""
         names = []
         for operator in self._operators:
-            if operator.name in self.report or not self._missing_kernels(operator):
-                continue
-            if self._recipe.skip_reason(operator) is None:
+            if operator.name not in self.report and self._missing_kernels(operator):
                 names.append(operator.name)
         return names
 
@@ -125,11 +123,7 @@ class OperatorSearch:
         for operator in operators:
             if self._is_time_over():
                 return
-            reason = self._recipe.skip_reason(operator)
-            if reason is None:
-                self._generate(generator, operator)
-            elif operator.name not in self.report:
-                self._report_entry(operator)["skipped"] = reason
+            self._generate(generator, operator)
 
     def _generate(self, generator: _Generator, operator: Operator) -> None:
         """Make calls; an exception that a package's objects cause in the driver ends them."""

@@ -4,14 +4,7 @@ import re
 from collections.abc import Iterable
 from inspect import Parameter
 
-from ..inference.arguments import (
-    NOTHING,
-    SEQUENCES,
-    choices,
-    is_length,
-    is_tensor,
-    other_numbers,
-)
+from ..inference.arguments import NOTHING, SEQUENCES, choices, is_length, is_tensor
 from ..inference.operators import Operator
 from ..inference.plans import CallPlan, Plans
 from ..inference.shapes import Shapes
@@ -43,35 +36,25 @@ class Repairs:
         if _GRADIENT_ERROR.search(text) and plan.training:
             return [plan.with_changes(training=False)]
         plan = plan.with_changes(is_repaired=True)
-        if stage == "build":
-            return self._change_constructor(plan, _mentioned(self._operator.parameters, text, "."))
-        # A name after a dot is an attribute of something else.
-        mentioned = _mentioned(self._operator.takes, text, ".")
         plans: list[CallPlan] = []
+        if self._operator.is_built:
+            # A layer stores its constructor's arguments, so `self.mode` counts as well.
+            for parameter in _mentioned(self._operator.parameters, text):
+                for value in choices(parameter):
+                    plans.append(plan.with_changes(build={parameter.name: value}))
+        if stage == "build":
+            return plans
+        mentioned = _mentioned(self._operator.takes, text, ".")
         if mentioned and re.search(r"float32|fp32", error.text):
             dtypes = {parameter.name: "fp32" for parameter in mentioned}
             plans.append(plan.with_changes(dtypes=dtypes))
         for parameter in mentioned:
             plans += self._change_argument(plan, parameter)
-        if self._operator.is_built:
-            # A layer stores its constructor's arguments, so `self.mode` counts as well.
-            stored = _mentioned(self._operator.parameters, text)
-            plans += self._change_constructor(plan, stored)
         plans += self._change_shapes(plan, [*mentioned, *self._operator.takes])
         return plans
 
     def _is_tensor(self, parameter: Parameter) -> bool:
         return is_tensor(parameter, self._shapes.is_documented(self._operator, parameter.name))
-
-    def _change_constructor(
-        self, plan: CallPlan, parameters: Iterable[Parameter]
-    ) -> list[CallPlan]:
-        """Return plans with other values of a constructor's arguments."""
-        plans = []
-        for parameter in parameters:
-            for value in choices(parameter):
-                plans.append(plan.with_changes(build={parameter.name: value}))
-        return plans
 
     def _change_argument(self, plan: CallPlan, parameter: Parameter) -> list[CallPlan]:
         """Return plans with an argument added, omitted, or with other values."""
@@ -82,9 +65,7 @@ class Repairs:
         if is_length(parameter):
             return [pack_sequences(plan, parameter)]
         if self._is_tensor(parameter):
-            if is_optional:
-                return [plan.including(name)]
-            return [plan.with_changes(values={name: value}) for value in other_numbers(parameter)]
+            return [plan.including(name)] if is_optional else []
         values = choices(parameter)
         if not values and parameter.default is None:
             return [plan.including(name)]
@@ -110,7 +91,6 @@ def _mentioned(parameters: Iterable[Parameter], text: str, no_prefix: str = "") 
     """Return the parameters whose names a text contains, except behind `no_prefix`."""
     mentions = []
     for parameter in parameters:
-        name = re.escape(parameter.name)
-        if re.search(rf"(?<![\w{no_prefix}]){name}(?!\w)", text):
+        if re.search(rf"(?<![\w{no_prefix}]){re.escape(parameter.name)}(?!\w)", text):
             mentions.append(parameter)
     return mentions

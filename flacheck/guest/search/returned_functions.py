@@ -3,12 +3,9 @@
 They do not exist before the operator is called, so no module contains them.
 """
 
-import functools
 import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any
-
-import torch
 
 from ..inference.operators import Operator
 from .entry_points import as_operator
@@ -23,36 +20,20 @@ def local_functions(result: Any) -> list[Any]:
     """Return the functions and classes in an operator's result that a function has defined."""
     functions = []
     for value in _parts(result):
-        value = _without_wrappers(value)
-        if _is_function(value) and _LOCAL in value.__qualname__:
+        is_function = inspect.isfunction(value) or isinstance(value, type)
+        if is_function and _LOCAL in value.__qualname__:
             functions.append(value)
     return functions[:_MAX_FUNCTIONS]
 
 
 def _parts(result: Any) -> Iterator[Any]:
-    """Yield a result, or the parts of a container or a namespace."""
+    """Yield a result, or the parts of a container."""
     if isinstance(result, (tuple, list)):
         yield from result
     elif isinstance(result, dict):
         yield from result.values()
-    elif type(result).__name__ == "SimpleNamespace":
-        yield from vars(result).values()
     else:
         yield result
-
-
-def _without_wrappers(value: Any) -> Any:
-    """Return the function of a partial call, and the class of an autograd function's `apply`."""
-    if isinstance(value, functools.partial):
-        value = value.func
-    owner = getattr(value, "__self__", None)
-    if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
-        return owner
-    return value
-
-
-def _is_function(value: Any) -> bool:
-    return inspect.isfunction(value) or isinstance(value, type)
 
 
 def returned_operators(

@@ -96,7 +96,7 @@ class StandIns:
 
         Code that imports an optional package when it is called then takes its other branch.
         """
-        builtins.__import__ = self._import
+        builtins.__import__ = self._import  # type: ignore[assignment]
         try:
             yield
         finally:
@@ -114,6 +114,7 @@ class StandIns:
     ) -> Any:
         """Import as Python does, except for the statements that get stand-ins."""
         caller = sys._getframe(1)
+        module: Any
         is_plain = (caller.f_code.co_filename, caller.f_lineno) not in self._places
         try:
             module = self._plain_import(name, scope, local, names or (), level)
@@ -123,7 +124,7 @@ class StandIns:
             package = (scope or {}).get("__package__")
             path = importlib.util.resolve_name("." * level + name, package).split(".")
             # `import a.b.c` binds `a`; of `from a import b`, only `b` may raise.
-            module = sys.modules.get(".".join(path) if names else path[0], AbsentObject())
+            module = sys.modules.get(".".join(path) if names else path[0]) or AbsentObject()
             owner = module
             for part in () if names else path[1:]:
                 owner = self._provide(owner, part)

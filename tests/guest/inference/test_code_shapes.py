@@ -73,10 +73,10 @@ def test_code_unpacks_shapes() -> None:
     }
 
 
-def asserting(x, weight, bias, cache, gate, mask):  # type: ignore[no-untyped-def]
+def asserting(x, weight, bias, cache, mask):  # type: ignore[no-untyped-def]
     batch, tokens, K = x.shape
     assert weight.shape[0] == K, "weight must have K rows"
-    assert weight.ndim == 2 and bias.shape == (K,) and gate.shape == x.shape[:2]
+    assert weight.ndim == 2 and bias.shape == (K,)
     if cache.shape[2] != x.shape[1] or cache.dim() != 3:
         raise ValueError("cache")
     mask = mask.view(-1)
@@ -90,7 +90,6 @@ def test_assertions_give_dimensions() -> None:
         "weight": ("K", "D"),
         "bias": ("K",),
         "cache": ("B", "T", "tokens"),
-        "gate": ("batch", "tokens"),
     }
 
 

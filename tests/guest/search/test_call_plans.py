@@ -87,14 +87,12 @@ def test_a_recipe_says_more_by_longer_patterns() -> None:
             "operators": {
                 "*:sample": {"sizes": {"T": 8}, "give": ["weight"]},
                 "*": {"sizes": {"T": 4, "B": 1}, "variants": [{"training": False}]},
-                "*.Other": {"skip": "never"},
             }
         }
     )
     plain = recipe.plain(OPERATOR)
     assert plain.sizes == {"T": 8, "B": 1}
     assert plain.include == {"weight"}
-    assert recipe.skip_reason(OPERATOR) is None
     assert list(recipe.variants(OPERATOR, plain)) == [
         plain.with_changes("variant 1", training=False)
     ]

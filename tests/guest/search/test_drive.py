@@ -250,14 +250,6 @@ def test_a_recipe_teaches_shapes_dtypes_and_values(tmp_path: Path) -> None:
     assert {one.launch.args["y"]["dtype"] for one in launches.launches} == {"i32"}
 
 
-def test_a_recipe_skips_operators_with_a_reason(tmp_path: Path) -> None:
-    """A skipped operator is named in the report."""
-    folder = package(tmp_path, kernels=KERNELS, ops=UNGUESSABLE)
-    launches, report = driven(folder, {"operators": {"tiny.*": {"skip": "needs a second device"}}})
-    assert launches.launches == ()
-    assert report["operators"]["tiny.ops:odd"]["skipped"] == "needs a second device"
-
-
 PATIENT = """
 import time
 import torch

@@ -110,15 +110,6 @@ def test_an_inner_operator_whose_kernels_are_recorded_is_not_called() -> None:
     assert set(search.report) == {"m:op"}
 
 
-def test_what_a_recipe_skips_is_reported_with_its_reason() -> None:
-    """And never called."""
-    recipe = {"operators": {"m:op": {"skip": "needs two cards"}}}
-    caller, search = search_through(operator("op", "a"), recipe=recipe)
-    assert caller.calls == []
-    assert search.report["m:op"]["skipped"] == "needs two cards"
-    assert search.report["m:op"]["kernels"] == ["a"]
-
-
 def test_an_error_is_repaired_as_it_suggests() -> None:
     """The repaired plan is the one that later plans vary."""
 
