@@ -168,7 +168,7 @@ class Arguments:
             return False
         if operator.kind == LAYER and has_usual_name(name):
             return True
-        return self._shapes.has_evidence(operator, name)
+        return self._shapes.is_documented(operator, name)
 
     def _dtype_of_call(self, name: str) -> torch.dtype:
         """Return a plan's dtype; the first dtype, in which plans are made, is that of the call."""

@@ -1,7 +1,6 @@
 """Shapes that an argument may have, the likeliest first.
 
-They come from recipes, documentation, source code, related arguments and names. Source code
-contains dimensions in `B, T, H, K = q.shape`, or in a callee that `q` is passed to.
+They come from recipes, documentation and names.
 """
 
 import ast
@@ -12,11 +11,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from .code_shapes import CodeShape, Dimensions, Symbols, code_shapes
 from .operators import LAYER, Operator
 from .plans import CallPlan, Recipe
 
 Sizes = Mapping[str, int]
+Symbols = tuple[str, ...]
+# Dimensions by their symbol or extent.
+Dimensions = tuple[str | int, ...]
 
 # Sizes of dimensions by their usual symbols: batch, time, heads (of queries, of values), key and
 # value width, model width, sequences, memory slots, selected blocks, ranks, vocabulary. They are
@@ -133,11 +134,6 @@ class Shapes:
         """Return True if the documentation or a recipe contains an argument's shape."""
         return name in self._documented_shapes(operator) or name in self._recipe.common.shapes
 
-    def has_evidence(self, operator: Operator, name: str) -> bool:
-        """Return True if the documentation, a recipe or the code contains an argument's shape."""
-        code_shape = code_shapes(operator.source).get(name, CodeShape())
-        return self.is_documented(operator, name) or bool(code_shape.rank)
-
     def candidates(self, operator: Operator, plan: CallPlan, name: str) -> list[Dimensions]:
         """Return the distinct shapes that an argument may have, the likeliest first."""
         by_name: list[Dimensions] = []
@@ -146,12 +142,11 @@ class Shapes:
         usual_shape = _usual_shape(name)
         if usual_shape is not None:
             by_name.append(usual_shape)
-        code_shape = _timed_code_shapes(operator.source).get(name)
         candidates = [
             plan.shapes.get(name),
             self._documented_shapes(operator).get(name),
             self._recipe.common.shapes.get(name),
-            *_sort_by_code(by_name, code_shape),
+            *by_name,
             *_FALLBACKS,
         ]
         return list(dict.fromkeys(tuple(shape) for shape in candidates if shape is not None))
@@ -168,20 +163,6 @@ def _usual_shape(name: str) -> Dimensions | None:
 def has_usual_name(name: str) -> bool:
     """Return True if a tensor's name implies a shape."""
     return _usual_shape(name) is not None
-
-
-def _sort_by_code(
-    by_name: list[Dimensions], code_shape: CodeShape | None
-) -> Iterator[Dimensions | None]:
-    """Yield shapes by name; those with all dimensions that the code reads come first."""
-    if code_shape is not None:
-        if code_shape.rank and code_shape.rank == len(code_shape.names):
-            yield code_shape.dimensions()
-        for shape in by_name:
-            if code_shape.fits(shape):
-                yield code_shape.apply_names(shape)
-        yield code_shape.dimensions()
-    yield from by_name
 
 
 def documented_shapes(function: Any) -> dict[str, Symbols]:
@@ -204,19 +185,6 @@ def _with_time(shapes: dict[str, Symbols]) -> dict[str, Symbols]:
             time_symbols.add("N")
         result[name] = tuple("T" if symbol in time_symbols else symbol for symbol in dimensions)
     return result
-
-
-@functools.cache
-def _timed_code_shapes(function: Any) -> dict[str, CodeShape]:
-    """Return the dimensions that a function's code implies, with T for the time."""
-    shapes = dict(code_shapes(function))
-    complete: dict[str, Symbols] = {}
-    for name, shape in shapes.items():
-        if shape.rank and shape.rank == len(shape.names):
-            complete[name] = tuple(map(str, shape.dimensions() or ()))
-    for name, dimensions in _with_time(complete).items():
-        shapes[name] = CodeShape(dict(enumerate(dimensions)), len(dimensions))
-    return shapes
 
 
 def _docstring_shapes(function: Any) -> dict[str, Symbols]:

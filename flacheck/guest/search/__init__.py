@@ -18,8 +18,7 @@ The report is a JSON object:
 
 - `import_error`, if there was one: {"module", "type", "text", "traceback"},
 - `modules`: {module: its import error},
-- `operators`: {name: {"kernels", "calls", "launches", "worked", "failures": {plan: error},
-  }},
+- `operators`: {name: {"kernels", "calls", "launches", "worked", "failures": {plan: error}}},
 - `alone`: the same of kernels that were launched alone,
 - `seconds` (CPU), `late`: True if the time was over before each plan was called in each dtype,
 - `cut`: the operators that were not called for lack of time,

@@ -10,14 +10,14 @@ import functools
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from ..engine.outcomes import outcome_of
-from ..inference.code_shapes import CodeShape, own_shapes
-from ..inference.shapes import SIZES, extents_of, is_head_size
+from ..inference.shapes import SIZES, Dimensions, extents_of, is_head_size
 from ..pysource.functions import file_tree, last_name, names_of, parameters, walk
 from ..recorder import refusals
 
@@ -28,9 +28,17 @@ _LAUNCHED = re.compile(r"(\w+)[\s)]*\[")
 _USUAL_VALUES: Mapping[str, Any] = {"window_size": (-1, -1), "softcap": 0.0, "logit_cap": 0.0}
 _PLAIN_TYPES = (int, float, str, type(None), torch.dtype)
 
+# Symbols of dimensions without a name, by the rank of the tensor.
+_SYMBOLS: Mapping[int, Dimensions] = {
+    1: ("D",),
+    2: ("T", "D"),
+    3: ("B", "T", "D"),
+    4: ("B", "T", "H", "K"),
+    5: ("B", "T", "H", "K", "V"),
+}
+
 # Values by the names of a kernel's parameters and of the compiler's options.
 Values = dict[str, Any]
-
 
 # A condition, and True in the branch that it leads to, False in the other one.
 _Branch = tuple[ast.expr, bool]
@@ -198,7 +206,7 @@ class _Variables(dict[str, Any]):
         self.dtype = dtype
         # The values that are assigned to each variable, and last the default of a parameter.
         self._expressions: dict[str, list[_Assigned]] = {}
-        self._shapes: dict[str, CodeShape] = {}
+        self._shapes: dict[str, _CodeShape] = {}
         self._tensors: set[str] = set()
         for function in reversed(functions):
             local: dict[str, list[_Assigned]] = {}
@@ -208,9 +216,13 @@ class _Variables(dict[str, Any]):
                 local[parameter.arg] = []
                 if parameter.annotation and last_name(parameter.annotation) == "Tensor":
                     self._tensors.add(parameter.arg)
+            shapes: dict[str, _CodeShape] = {}
             for name, value, branches in _assigned_values(function):
                 local[name].append((value, branches))
-            self._shapes = {**own_shapes(function), **self._shapes}
+                _read_extent(value, shapes, name)
+            for node in walk(function):
+                _read_extent(node, shapes)
+            self._shapes = {**shapes, **self._shapes}
             self._expressions = {**local, **self._expressions}
 
     def __missing__(self, name: str) -> Any:
@@ -246,14 +258,12 @@ class _Variables(dict[str, Any]):
 
     def _likely_value(self, name: str) -> Any:
         """Return a tensor for a parameter whose dimensions are read, or a number by its name."""
-        shape = self._shapes.get(name, CodeShape())
-        dimensions = shape.dimensions()
-        if name in self._tensors and shape == CodeShape():
+        dimensions: Dimensions | None = None
+        if name in self._shapes:
+            dimensions = self._shapes[name].dimensions()
+        elif name in self._tensors:
             # Code with an index that depends on a layout implies no number of dimensions.
             dimensions = ("T", "H", "K")
-        if shape.strides == shape.least_rank == 1 and not shape.rank:
-            # The stride of a vector is 1, and nobody passes it: this one leads from row to row.
-            dimensions = ("T", "K")
         if dimensions is not None:
             extents = extents_of(dimensions, SIZES)
             if extents is not None and len(extents) > 1:
@@ -281,6 +291,57 @@ class _Variables(dict[str, Any]):
             return self.evaluate(node.body)
         except _UnknownError:
             return self.evaluate(node.orelse)
+
+
+@dataclass
+class _CodeShape:
+    """What code reads of a tensor.
+
+    Attributes:
+        names: the names of its dimensions by their index.
+        rank: the number of dimensions whose sizes or strides are read.
+        strides: the number of dimensions whose strides are read.
+    """
+
+    names: dict[int, str] = field(default_factory=dict)
+    rank: int = 0
+    strides: int = 0
+
+    def dimensions(self) -> Dimensions | None:
+        """Return the dimensions; None for a single size, which any tensor has."""
+        if self.rank == 1:
+            # The stride of a vector is 1, and nobody passes it: this one leads from row to row.
+            return ("T", "K") if self.strides else None
+        named = list(_SYMBOLS.get(self.rank, ("K",) * self.rank))
+        for index, name in self.names.items():
+            named[index] = name
+        return tuple(named)
+
+
+def _read_extent(node: ast.AST, shapes: dict[str, _CodeShape], name: str = "") -> None:
+    """Add what `x.shape[1]`, `x.size(1)` or `x.stride(1)` implies to the shape of x.
+
+    `name` is the variable that it is assigned to.
+    """
+    indices: list[ast.expr] = []
+    if isinstance(node, ast.Subscript):
+        indices = [node.slice]
+        node = node.value
+    if isinstance(node, ast.Call):
+        indices = [*node.args, *indices]
+        node = node.func
+    match node:
+        case ast.Attribute(value=ast.Name(id=tensor), attr="shape" | "size" | "stride" as read):
+            index, _ = outcome_of(lambda: ast.literal_eval(indices[0]))
+            if type(index) is not int:
+                return
+            shape = shapes.setdefault(tensor, _CodeShape())
+            rank = -index if index < 0 else index + 1
+            shape.rank = max(shape.rank, rank)
+            if read == "stride":
+                shape.strides = max(shape.strides, rank)
+            elif name.strip("_"):
+                shape.names.setdefault(index, name)
 
 
 def _assigned_values(
@@ -323,5 +384,7 @@ def _unpacked_values(names: Sequence[ast.expr], value: ast.expr) -> Iterator[tup
         if isinstance(name, ast.Starred):
             return
         if isinstance(name, ast.Name):
-            part = ast.Subscript(value, ast.Constant(index), ast.Load())
+            part: ast.expr = ast.Subscript(value, ast.Constant(index), ast.Load())
+            if isinstance(value, ast.Tuple) and len(value.elts) == len(names):
+                part = value.elts[index]
             yield name.id, ast.fix_missing_locations(ast.copy_location(part, value))

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from inspect import Parameter
 
 from ..inference.arguments import is_length, is_tensor
-from ..inference.code_shapes import Dimensions
 from ..inference.operators import Operator
 from ..inference.plans import CallPlan, Plans
-from ..inference.shapes import Shapes
+from ..inference.shapes import Dimensions, Shapes
 from .real_sizes import RealSizes
 from .repairs import pack_sequences
 

@@ -128,8 +128,7 @@ def test_a_layer_takes_hidden_states() -> None:
 
 
 def test_the_sequence_may_be_called_s_or_n() -> None:
-    """Without a dimension T, S or N is the sequence, unless it is the first of all; beside T, S is
-    a number of blocks and N of sequences."""
+    """Without a dimension T, S or N is the sequence, unless it is the first of all."""
 
     def by_s(q, gates, rows):
         """Attend.
@@ -140,22 +139,8 @@ def test_the_sequence_may_be_called_s_or_n() -> None:
             rows: of shape (N, D)
         """
 
-    def by_n(q):
-        B, H, N, D = q.shape
-
-    def with_time(q, block_indices, h0):
-        B, T, H, K = q.shape
-        _, _, _, S = block_indices.shape
-        N, H, K, V = h0.shape
-
     assert documented_shapes(by_s) == {
         "q": ("B", "NH", "T", "DHQK"),
         "gates": ("B", "NH", "T"),
         "rows": ("N", "D"),
     }
-    by_code = Operator("m:by_n", by_n, FUNCTION, True, frozenset(), (), by_n)
-    operator_made = Operator("m:with_time", with_time, FUNCTION, True, frozenset(), (), with_time)
-    shapes = Shapes(Recipe({}))
-    assert shapes.candidates(by_code, CallPlan(), "q")[0] == ("B", "H", "T", "K")
-    assert shapes.candidates(operator_made, CallPlan(), "block_indices")[0] == ("B", "T", "H", "S")
-    assert shapes.candidates(operator_made, CallPlan(), "h0")[0] == ("N", "H", "K", "V")
