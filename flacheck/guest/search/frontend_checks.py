@@ -43,9 +43,7 @@ class FrontendChecks:
     def __init__(self, recorder: Recorder, trust: LaunchTrust) -> None:
         self._recorder = recorder
         self._trust = trust
-        trust.is_refused = self._is_refused
-        trust.is_accepted = self._is_accepted
-        trust.is_refused_for_none = self._is_refused_for_none
+        trust.answer_about = self._answer_about
         # The forms of launches by their identities.
         self._forms: dict[str, _LaunchForm] = {}
         recorder.on_arrival = self._add_launch
@@ -81,17 +79,9 @@ class FrontendChecks:
         dtype = label.rpartition(" ")[2]
         return kernel, dtype
 
-    def _is_refused(self, identity: str) -> bool:
-        form = self._forms.get(identity, ("", ""))
-        return self._errors.get(form) is not None
-
-    def _is_refused_for_none(self, identity: str) -> bool:
-        form = self._forms.get(identity, ("", ""))
-        return frontend.is_about_none(self._errors.get(form))
-
-    def _is_accepted(self, identity: str) -> bool:
-        form = self._forms.get(identity, ("", ""))
-        return form in self._errors and self._errors[form] is None
+    def _answer_about(self, identity: str) -> Any:
+        """Return the error of a launch, None for an accepted one and `...` for an unchecked one."""
+        return self._errors.get(self._forms.get(identity, ("", "")), ...)
 
     def accept_pending(self) -> None:
         """Accept the launches since the last check of kernels without a refused launch, unchecked.

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ..recorder import frontend
 from ..recorder.recorder import Recorder
 
 _Line = dict[str, Any]
@@ -76,9 +77,8 @@ class LaunchTrust:
 
     Attributes:
         latest: the identity of the launch that was written last.
-        is_refused: returns True for a launch that Triton's front end refuses.
-        is_accepted: returns True for a launch that it was asked about and accepts.
-        is_refused_for_none: returns True for a launch whose None the kernel does not take.
+        answer_about: returns the error of Triton's front end about a launch, None for one that it
+            accepts, and `...` for one that it was not asked about.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -94,9 +94,7 @@ class LaunchTrust:
         self._journal = recorder.journal
         self._journal.on_launch = self._add_launch
         self.latest = ""
-        self.is_refused: Callable[[str], bool] = lambda identity: False
-        self.is_accepted: Callable[[str], bool] = lambda identity: True
-        self.is_refused_for_none: Callable[[str], bool] = lambda identity: False
+        self.answer_about: Callable[[str], Any] = lambda identity: None
 
     def _add_launch(self, identity: str) -> None:
         self._launches_of_call[identity] = None
@@ -173,14 +171,14 @@ class LaunchTrust:
         """
         accepted_kernels = set()
         for line in launches:
-            if self.is_accepted(line["id"]):
+            if self.answer_about(line["id"]) is None:
                 accepted_kernels.add(line["kernel"])
         for line in launches:
             identity = line["id"]
             if line["kernel"] not in accepted_kernels:
                 if self._rank(identity) != Rank.ALONE:
                     yield line
-            elif not self.is_refused(identity) or not self._is_made_up(identity):
+            elif self.answer_about(identity) in (None, ...) or not self._is_made_up(identity):
                 yield line
 
     def _marked_text(self, entry: "_FileLine") -> str:
@@ -206,9 +204,10 @@ class LaunchTrust:
         """
         if identity in self._certain:
             return False
-        if identity not in self._computed or not self.is_refused(identity):
+        answer = self.answer_about(identity)
+        if identity not in self._computed or answer in (None, ...):
             return identity not in self._computed
-        return self._rank(identity) > Rank.OUTER or not self.is_refused_for_none(identity)
+        return self._rank(identity) > Rank.OUTER or not frontend.is_about_none(answer)
 
     def _rank(self, identity: str) -> Rank:
         if identity not in self._calls:

@@ -1,7 +1,7 @@
 """Sizes and shapes that the package driver gives to arguments, by names and texts."""
 
 # The driver imports torch, and the functions here are read and never called.
-# ruff: noqa: E402, RUF059
+# ruff: noqa: E402
 
 from __future__ import annotations
 

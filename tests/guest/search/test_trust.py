@@ -176,8 +176,7 @@ def test_launches_that_their_kernel_does_not_take_give_way(drive: Drive) -> None
     refusals.add(drive.witness.latest)
     drive.launch(Rank.INNER, "m:alone", n={"int": 4})
     refusals.add(drive.witness.latest)
-    drive.witness.is_refused = refusals.__contains__
-    drive.witness.is_accepted = lambda identity: identity not in refusals
+    drive.witness.answer_about = dict.fromkeys(refusals, ValueError("refused")).get
     _, *launches = drive.sift()
     assert [line["launch"]["args"]["n"]["int"] for line in launches] == [2, 3, 4]
 
@@ -187,8 +186,8 @@ def test_a_launch_that_was_not_checked_does_not_displace_a_refused_one(drive: Dr
     drive.launch(Rank.OUTER, "m:refused", n={"int": 1})
     refusals = {drive.witness.latest}
     drive.launch(Rank.OUTER, "m:refused", n={"int": 2})
-    drive.witness.is_refused = refusals.__contains__
-    drive.witness.is_accepted = lambda identity: False
+    answers = dict.fromkeys(refusals, ValueError("refused"))
+    drive.witness.answer_about = lambda identity: answers.get(identity, ...)
     _, *launches = drive.sift()
     assert [line["launch"]["args"]["n"]["int"] for line in launches] == [1, 2]
 
@@ -202,9 +201,8 @@ def test_a_none_that_a_public_operator_passes_is_evidence(drive: Drive) -> None:
     drive.launch(Rank.OUTER, "m:both", is_guess=True, h=None)
     with_none.add(drive.witness.latest)
     drive.launch(Rank.OUTER, "m:both", h={"int": 1})
-    drive.witness.is_refused = with_none.__contains__
-    drive.witness.is_accepted = lambda identity: identity == drive.witness.latest
-    drive.witness.is_refused_for_none = with_none.__contains__
+    error = AttributeError("None has no dtype", name="dtype", obj=None)
+    drive.witness.answer_about = dict.fromkeys(with_none, error).get
     _, *launches = drive.sift()
     assert [(line["kernel"], line["made_up"]) for line in launches] == [
         ("m:public", False),
