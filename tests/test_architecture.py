@@ -110,7 +110,7 @@ SHARED = {
 
 # Lines of Python that the product and its tests may have. Who raises one says why in the same
 # commit; the plan is 81,000 and 50,000.
-LINES = {"flacheck": 92945, "tests": 58663}
+LINES = {"flacheck": 92414, "tests": 58427}
 
 
 @functools.cache

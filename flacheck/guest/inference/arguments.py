@@ -132,9 +132,10 @@ class Arguments:
             return _sequence_offsets(sizes, parameter)
         is_documented = self._shapes.is_documented(operator, name)
         if not has_shape and not is_tensor(parameter, is_documented):
-            if not _is_implied(parameter):
+            value, is_implied = plain_value(parameter, sizes)
+            if not is_implied:
                 self.has_guesses = self.has_guessed_constants = True
-            return plain_value(parameter, sizes)
+            return value
         if not has_shape and not self._has_evidence(operator, plan, parameter):
             self.has_guesses = True
         return self._infer_tensor(operator, plan, parameter, sizes)
@@ -243,54 +244,35 @@ def _sequence_offsets(sizes: Sizes, parameter: inspect.Parameter) -> torch.Tenso
     return torch.tensor([0, *starts, total], dtype=dtype, device=device)
 
 
-def _is_implied(parameter: inspect.Parameter) -> bool:
-    """Return True if a plain value follows from the parameter's name or type.
+def plain_value(parameter: inspect.Parameter, sizes: Sizes) -> tuple[Any, bool]:
+    """Return the likeliest value of an argument that is neither a tensor nor an object.
 
-    Sizes, flags, small numbers, dtypes and devices are implied.
+    Its second part is True if the value follows from the name or the type, as for sizes, flags,
+    small numbers, dtypes and devices.
     """
-    name = parameter.name
-    annotation = str(parameter.annotation)
-    if "dtype" in name or annotation in _DTYPE_ANNOTATIONS:
-        return True
-    if "device" in name or name in _USUAL_FLOATS:
-        return True
-    if isinstance(parameter.default, bool) or annotation in _FLAG_ANNOTATIONS:
-        return True
-    if parameter.annotation is not NOTHING and "int" not in annotation:
-        return False
-    if name in SIZES:
-        return True
-    return bool(_SIZE_NAME.search(name) and _DIMENSION_NAME.fullmatch(name))
-
-
-def plain_value(parameter: inspect.Parameter, sizes: Sizes) -> Any:
-    """Return the likeliest value of an argument that is neither a tensor nor an object."""
     name = parameter.name
     annotation = str(parameter.annotation)
     default = parameter.default
     if "dtype" in name or annotation in _DTYPE_ANNOTATIONS:
-        return torch.float32
+        return torch.float32, True
     if "device" in name:
-        return torch.device("cuda")
+        return torch.device("cuda"), True
     if isinstance(default, bool) or annotation in _FLAG_ANNOTATIONS:
         # A flag with a default is turned on, a flag without one stays off.
-        return default is not NOTHING and (default is False or bool(default))
+        return default is not NOTHING and (default is False or bool(default)), True
     if name in _USUAL_FLOATS or "float" in annotation:
-        return _USUAL_FLOATS.get(name, 1.0)
+        return _USUAL_FLOATS.get(name, 1.0), name in _USUAL_FLOATS
     for value in choices(parameter):
-        return value
-    return _value_by_name(parameter, sizes)
-
-
-def _value_by_name(parameter: inspect.Parameter, sizes: Sizes) -> Any:
-    """Return the value of an argument without other evidence than its name."""
-    if parameter.default not in (NOTHING, None):
-        return parameter.default
-    if "str" in str(parameter.annotation):
-        return "none"
-    if _SIZE_NAME.search(parameter.name):
-        return size_of(parameter.name, sizes)
-    return _MIDDLE_SIZE
+        return value, False
+    if default not in (NOTHING, None):
+        return default, False
+    if "str" in annotation:
+        return "none", False
+    is_number = parameter.annotation is NOTHING or "int" in annotation
+    if _SIZE_NAME.search(name):
+        is_dimension = name in SIZES or bool(_DIMENSION_NAME.fullmatch(name))
+        return size_of(name, sizes), is_number and is_dimension
+    return _MIDDLE_SIZE, False
 
 
 def choices(parameter: inspect.Parameter) -> list[Any]:

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from ..engine.loader import LazyPackages, bind_exports
 from .attempts import CaughtError, attempt
-from .stand_ins import StandIns, uses_triton
+from .stand_ins import ImportStandIns, uses_triton
 
 # CPU seconds for one import: some packages compile or probe while they are imported.
 _IMPORT_SECONDS = 30.0
@@ -160,7 +160,7 @@ def _load_beside_stand_ins(
     kernels. The errors of these modules remain among the failures, because no program can import
     the modules here.
     """
-    stand_ins = StandIns()
+    stand_ins = ImportStandIns()
     candidates = []
     for name, error in failures.items():
         path = os.path.join(_parent_folder(name), name.rpartition(".")[2] + ".py")

@@ -74,7 +74,7 @@ class AbsentObject:
         return ()
 
 
-class StandIns:
+class ImportStandIns:
     """Import statements that get stand-ins for what they cannot import."""
 
     def __init__(self) -> None:

@@ -107,7 +107,7 @@ def test_words_worth_trying_are_those_that_the_code_knows() -> None:
 )
 def test_a_plain_value_follows_its_name(name: str, value: Any) -> None:
     """The name decides where nothing else determines the value."""
-    assert plain_value(parameter(plain, name), SIZES) == value
+    assert plain_value(parameter(plain, name), SIZES)[0] == value
 
 
 def test_what_a_plan_says_comes_before_what_is_guessed() -> None:
