@@ -53,8 +53,8 @@ class GuessedConfig:
 
 def _has_fields(operator: Operator, parameter: inspect.Parameter) -> bool:
     """Return whether an argument is annotated with a dataclass, whose fields define its values."""
-    name = objects.annotated_class(operator, parameter)
-    return name is not None and dataclasses.is_dataclass(objects.find_class(name))
+    annotated = objects.annotated_class(operator, parameter)
+    return annotated is not None and dataclasses.is_dataclass(annotated)
 
 
 def _plain(parameter: inspect.Parameter) -> inspect.Parameter:

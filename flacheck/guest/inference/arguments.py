@@ -105,16 +105,15 @@ class Arguments:
         dtype = self._dtype_of_call(dtype_name or value["of"])
         return make_tensor(tuple(value["shape"]), dtype, self._training)
 
-    def build_object(self, name: str) -> Any:
-        """Build an object of the class `module:name`."""
-        object_class = objects.find_class(name)
+    def build_object(self, object_class: type) -> Any:
+        """Build an object of a class."""
         if issubclass(object_class, enum.Enum):
             return next(iter(object_class))
         constructor = objects.constructor(object_class)
         self._object_depth += 1
         try:
             if self._object_depth > _MAX_OBJECT_DEPTH:
-                raise TypeError(f"{name} is made of itself")
+                raise TypeError(f"{object_class.__name__} is made of itself")
             return constructor.call(**self.build(constructor, CallPlan(), constructor.parameters))
         finally:
             self._object_depth -= 1

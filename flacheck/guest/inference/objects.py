@@ -3,7 +3,6 @@
 They are built by the constructors of the package's own classes.
 """
 
-import enum
 import inspect
 import sys
 import types
@@ -21,37 +20,27 @@ _UNIONS = (typing.Union, types.UnionType)
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
-def annotated_class(operator: Operator, parameter: inspect.Parameter) -> str | None:
-    """Return the class of an argument as `module:name`; None unless it is a package's class."""
+def annotated_class(operator: Operator, parameter: inspect.Parameter) -> type | None:
+    """Return the class of an argument; None unless it is a package's class."""
     annotation = _evaluate_annotation(operator, parameter)
+    alternatives = (annotation,)
     if typing.get_origin(annotation) in _UNIONS:
-        for alternative in typing.get_args(annotation):
-            if _is_package_class(alternative):
-                return class_name(alternative)
-    if _is_package_class(annotation):
-        return class_name(annotation)
+        alternatives = typing.get_args(annotation)
+    for alternative in alternatives:
+        if _is_package_class(alternative):
+            found: type = alternative
+            return found
     return None
-
-
-def find_class(name: str) -> type:
-    """Return the class named `module:name`."""
-    module, _, qualified_name = name.partition(":")
-    value: Any = sys.modules[module]
-    for part in qualified_name.split("."):
-        value = getattr(value, part)
-    found: type = value
-    return found
 
 
 def constructor(built_class: type) -> Operator:
     """Return the class as an operator, so that its arguments are inferred like all others."""
     parameters = []
-    if not issubclass(built_class, enum.Enum):
-        for parameter in inspect.signature(built_class).parameters.values():
-            if parameter.kind not in _VARIADIC:
-                parameters.append(parameter)
+    for parameter in inspect.signature(built_class).parameters.values():
+        if parameter.kind not in _VARIADIC:
+            parameters.append(parameter)
     return Operator(
-        name=class_name(built_class),
+        name=f"{built_class.__module__}:{built_class.__qualname__}",
         call=built_class,
         kind="object",
         outer=False,
@@ -80,8 +69,3 @@ def _is_package_class(value: Any) -> bool:
         return False
     package = value.__module__.partition(".")[0]
     return package not in sys.stdlib_module_names and package not in _LIBRARIES
-
-
-def class_name(value: type) -> str:
-    """Return a class as `module:name`."""
-    return f"{value.__module__}:{value.__qualname__}"

@@ -159,12 +159,10 @@ class _Capture:
         from ..inference.shapes import Shapes
         from .calls import Caller
         from .entry_points import find_operators
-        from .kernel_references import KernelReferences
         from .narrowing import narrow
         from .operator_search import OperatorSearch
         from .package_sizes import package_sizes
         from .real_sizes import RealSizes
-        from .returned_functions import returned_operators
 
         config = self._config
         self._show_progress("looking for operators and their kernels")
@@ -192,7 +190,6 @@ class _Capture:
             config["seconds"],
             self._show_progress,
             caller.work,
-            functools.partial(returned_operators, KernelReferences(config["modules"])),
             functools.partial(self._kernels_alone, real_sizes.head_sizes),
             real_sizes,
         )

@@ -15,7 +15,6 @@ from ..inference.shapes import Shapes
 from ..recorder.recorder import Recorder
 from .attempts import CaughtError, T, TooLong, attempt
 from .frontend_checks import FrontendChecks
-from .returned_functions import local_functions
 from .seeding import reset_seeds
 from .trust import CallTrust, LaunchTrust, Rank
 from .work import Work
@@ -26,7 +25,6 @@ _STAGE_SECONDS = 4.0
 _WAITING_SECONDS = 10.0
 # Seconds of counted work: they end a loop over launches at an equal count on every machine.
 _MAX_WORK = 2.0
-_OTHER_GRADIENT = 2.0
 # CPU seconds for the front end's checks of one call.
 _CHECK_SECONDS = 8.0
 # Launches of one call. Steps over a sequence launch hundreds, a loop that waits for the GPU is
@@ -50,7 +48,6 @@ class CallResult:
         error: the error that ended the call at that stage.
         refusal: the error of a kernel that does not accept the arguments of its launch.
         kernels: the kernels that were launched.
-        functions: the functions that the operator has defined and returned.
     """
 
     launches: int
@@ -59,7 +56,6 @@ class CallResult:
     error: CaughtError | None
     refusal: CaughtError | None = None
     kernels: frozenset[str] = frozenset()
-    functions: tuple[Any, ...] = ()
 
     @property
     def succeeded(self) -> bool:
@@ -103,8 +99,6 @@ class Caller:
         self._recorded_state: tuple[int, tuple[str, ...]] = 0, ()
         self._launch_limit = 0
         self._work_limit = 0.0
-        # The functions that the current call returned.
-        self._functions: tuple[Any, ...] = ()
         recorder.on_launch = self._check_limits
         # The scan reports that these kernels fail under every release. If a call ended at the first
         # of them, its other kernels would not be recorded.
@@ -148,7 +142,6 @@ class Caller:
         self._recorder.hold_card()
         arguments = Arguments(self.shapes, self.recipe, dtype)
         self._recorder.during = _remark(operator, plan, dtype)
-        self._functions = ()
         self._checks.is_thorough = operator.kind == KERNEL
         stage, error = self._run_stages(operator, plan, arguments)
         has_guesses = arguments.has_guesses or operator.module in self._guessed_modules
@@ -166,7 +159,7 @@ class Caller:
         launches = self._recorder.calls - launches_before
         new_kernels = self.recorded_kernels - kernels_before
         kernels = self._trust.end_call(trust)
-        return CallResult(launches, new_kernels, stage, error, refusal, kernels, self._functions)
+        return CallResult(launches, new_kernels, stage, error, refusal, kernels)
 
     def _has_guessed_constants(
         self, operator: Operator, plan: CallPlan, arguments: Arguments
@@ -233,14 +226,9 @@ class Caller:
         )
         if isinstance(result, CaughtError):
             return "forward", result
-        self._functions = tuple(local_functions(result))
         if not plan.training:
             return "forward", None
-        error = _attempt(lambda: _backward(list(_tensors(result)), 1.0), _STAGE_SECONDS)
-        if error is None:
-            # Losses read their gradient, and launch no kernel for a gradient of 1. An error of the
-            # second pass is ignored, because a graph may be freed after one pass.
-            _attempt(lambda: _backward(_losses(result), _OTHER_GRADIENT), _STAGE_SECONDS)
+        error = _attempt(lambda: _backward(list(_tensors(result))), _STAGE_SECONDS)
         return "backward", error
 
 
@@ -323,16 +311,12 @@ def _forward(
         return function(*positional_only, **keywords)
 
 
-def _backward(tensors: list[torch.Tensor], gradient: float) -> None:
-    """Call the backward of tensors with a constant gradient."""
+def _backward(tensors: list[torch.Tensor]) -> None:
+    """Call the backward of tensors with gradients of 1."""
     outputs = [tensor for tensor in tensors if tensor.requires_grad]
     if outputs:
-        gradients = [torch.full_like(tensor, gradient) for tensor in outputs]
+        gradients = [torch.ones_like(tensor) for tensor in outputs]
         torch.autograd.backward(outputs, gradients)
-
-
-def _losses(result: Any) -> list[torch.Tensor]:
-    return [tensor for tensor in _tensors(result) if tensor.numel() == 1]
 
 
 def _tensors(result: Any) -> Iterator[torch.Tensor]:

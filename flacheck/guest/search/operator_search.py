@@ -30,8 +30,6 @@ _END_SECONDS = 3.0
 _SHOW_SECONDS = 1.0
 
 _Generator = Callable[[Operator], None]
-# Returns the operators among the functions that an operator returned.
-_Returned = Callable[[Operator, Sequence[Any]], Iterable[Operator]]
 
 
 class OperatorSearch:
@@ -51,15 +49,11 @@ class OperatorSearch:
         seconds: float,
         show_progress: Callable[[str], None] = lambda activity: None,
         clock: Callable[[], float] = time.process_time,
-        find_returned: _Returned = lambda operator, functions: (),
         kernels_alone: Callable[[], Iterable[Operator]] = lambda: (),
         real_sizes: RealSizes | None = None,
     ) -> None:
         self._show_progress = show_progress
         self._clock = clock
-        self._find_returned = find_returned
-        # The operators among returned functions, by name; the last one of a name counts.
-        self._returned_operators: dict[str, Operator] = {}
         # Returns the kernels without a launch as operators.
         self._kernels_alone = kernels_alone
         self._operators = operators
@@ -101,9 +95,6 @@ class OperatorSearch:
         # Most kernels of inner operators are launched by one call of the operator with the most.
         inner.sort(key=lambda operator: -len(self._missing_kernels(operator)))
         self._run_phase("inner functions", self._call_inner, inner)
-        # Functions that these calls return in turn are not called.
-        returned = list(self._returned_operators.values())
-        self._run_phase("returned functions", self._call_inner, returned)
         self._run_phase("kernels alone", self._launch_alone, self._kernels_alone())
         self._phase = "other dtypes"
         self._call_other_dtypes()
@@ -302,9 +293,6 @@ class OperatorSearch:
         self._call_count += 1
         self._show_call(operator, plan, dtype)
         result = self._caller.call(operator, plan, dtype)
-        if result.functions and self._missing_kernels(operator):
-            for returned in self._find_returned(operator, result.functions):
-                self._returned_operators[returned.name] = returned
         self._launched_kernels[operator.name] |= result.kernels
         sized_kernels = operator.kernels & result.kernels - self._kernels_by_variant[plan.label]
         is_first_at_size = self._real_sizes.is_complete and bool(sized_kernels)

@@ -453,36 +453,6 @@ def test_kernels_that_no_release_can_launch_are_recorded(tmp_path: Path) -> None
     assert report["operators"]["tiny.ops:old"]["worked"]
 
 
-BUILDER = """
-import torch, triton, triton.language as tl
-
-def build():
-    @triton.jit
-    def forward_kernel(x, y, n): ...
-
-    @triton.jit
-    def backward_kernel(dy, dx, n): ...
-
-    class Scale(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            y = torch.empty_like(x)
-            forward_kernel[(1,)](x, y, x.numel())
-            return y
-
-        @staticmethod
-        def backward(ctx, dy):
-            dx = torch.empty_like(dy)
-            backward_kernel[(1,)](dy, dx, dy.numel())
-            return dx
-
-    def scale(x):
-        return Scale.apply(x)
-
-    return scale
-"""
-
-
 WITHOUT_REQUIREMENT = '''
 import torch, triton
 from there_is_no_such_package.tools import register, table
@@ -496,14 +466,6 @@ def scale(x: torch.Tensor):
     kernel[(1,)](x, x.numel())
     return x
 '''
-
-
-def test_functions_that_an_operator_returns_are_called(tmp_path: Path) -> None:
-    """Kernels that exist only around a returned function are recorded, forward and backward."""
-    launches, report = driven(package(tmp_path, ops=BUILDER))
-    kernels = {one.kernel for one in launches.launches}
-    assert kernels == {"tiny.ops:build.forward_kernel", "tiny.ops:build.backward_kernel"}
-    assert report["operators"]["tiny.ops:build.scale"]["worked"]
 
 
 def test_a_module_without_its_requirement_is_called(tmp_path: Path) -> None:
