@@ -16,8 +16,8 @@ from ..recorder import frontend
 from ..recorder.recorder import Recorder
 from .trust import LaunchTrust
 
-# Checks of one kernel in calls of one dtype: if none succeeded by then, others probably fail, too.
-_MAX_CHECKS = 80
+# Checks of one kernel: if none succeeded by then, others probably fail, too.
+_MAX_CHECKS = 240
 
 # A kernel's name with the form of its arguments, see `_argument_form`.
 _LaunchForm = tuple[str, str]
@@ -50,7 +50,7 @@ class FrontendChecks:
         self._pending: dict[str, tuple[Kernel, Mapping[str, Any]]] = {}
         self._accepted_kernels: set[str] = set()
         self._errors: dict[_LaunchForm, Exception | None] = {}
-        self._check_counts: collections.Counter[tuple[str, str]] = collections.Counter()
+        self._check_counts: collections.Counter[str] = collections.Counter()
         self.refusals: dict[str, str] = {}
         self.is_thorough = False
         self._is_set_up = False
@@ -69,15 +69,9 @@ class FrontendChecks:
             self._forms[identity] = (kernel, _argument_form(function, arguments))
         if kernel in self._accepted_kernels and not self.is_thorough:
             return
-        if self._check_counts[self._counter_key(kernel)] < _MAX_CHECKS:
+        if self._check_counts[kernel] < _MAX_CHECKS:
             # The first launch of a call is as informative as its later launches.
             self._pending.setdefault(kernel, (function, dict(arguments)))
-
-    def _counter_key(self, kernel: str) -> tuple[str, str]:
-        """Return the kernel and the dtype of the current call, which ends the call's label."""
-        label = self._recorder.during or ""
-        dtype = label.rpartition(" ")[2]
-        return kernel, dtype
 
     def _answer_about(self, identity: str) -> Any:
         """Return the error of a launch, None for an accepted one and `...` for an unchecked one."""
@@ -127,7 +121,7 @@ class FrontendChecks:
         if not self._is_set_up:
             self._is_set_up = True
             frontend.set_up()
-        self._check_counts[self._counter_key(kernel)] += 1
+        self._check_counts[kernel] += 1
         return frontend.argument_error(self._recorder.refusal(function, arguments))
 
 

@@ -9,8 +9,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 
-from torch._subclasses.fake_tensor import FakeTensor
-
 from ..engine.loader import LazyPackages, bind_exports
 from .attempts import CaughtError, attempt
 from .stand_ins import ImportStandIns, uses_triton
@@ -70,25 +68,9 @@ def load(
             raise NotImported(name, error)
     _load_beside_stand_ins(skip_patterns, modules, failures, show_progress)
     for loaded_module in modules.values():
-        _hide_fake_tensor_class(loaded_module)
         # The search calls exported functions first.
         bind_exports(loaded_module)
     return list(modules.values()), {name: error.brief() for name, error in failures.items()}
-
-
-class NoFakeTensor:
-    """Replaces the class of fake tensors in a package's modules.
-
-    A package that checks for a fake tensor checks whether torch.compile traces it, and would not
-    launch its kernels then.
-    """
-
-
-def _hide_fake_tensor_class(module: ModuleType) -> None:
-    """Replace the class of fake tensors among the globals of a module."""
-    for name, value in list(vars(module).items()):
-        if value is FakeTensor:
-            setattr(module, name, NoFakeTensor)
 
 
 def import_package(name: str) -> ModuleType | CaughtError:

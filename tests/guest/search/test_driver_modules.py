@@ -16,7 +16,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.search.modules import NoFakeTensor, NotImported, load
+from flacheck.guest.search.modules import NotImported, load
 
 NAME = "made_up_shop"
 # As one of Triton: it has the names of its arguments, a function and `run`.
@@ -254,13 +254,6 @@ def test_a_package_with_nothing_else_cannot_be_driven(package: Writer) -> None:
         load([NAME], ())
     assert caught.value.args[0] == NAME
     assert caught.value.args[1].brief() == "RuntimeError: no"
-
-
-def test_a_package_that_asks_for_fake_tensors_finds_none(package: Writer) -> None:
-    """The package would take the fake tensors for torch.compile's, and launch nothing."""
-    package({"a.py": "from torch._subclasses.fake_tensor import FakeTensor\nTensor = FakeTensor"})
-    modules, _ = load([NAME], ())
-    assert modules[-1].Tensor is modules[-1].FakeTensor is NoFakeTensor
 
 
 def test_a_kernel_in_an_object_of_the_packages_own_is_found(package: Writer) -> None:
