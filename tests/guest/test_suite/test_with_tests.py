@@ -5,7 +5,6 @@ Their launches are observed ones, beside those of the driver.
 
 from __future__ import annotations
 
-import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -148,26 +147,12 @@ def test_that_never_ends():
 
 @needs_torch
 def test_of_many_cases_some_are_run(tmp_path: Path) -> None:
-    """Each value of a parameter is run at least once.
-
-    A test that loops is ended by its number of operations.
-    """
+    """A test that loops is ended by its number of operations."""
     outcome = run(tmp_path, 8.0, test_tiny=MANY)
     assert outcome.report["tests"] == {"passed": cases.MOST, "failed": 1, "skipped": 0}
     assert outcome.report["unrun"] == 300 - cases.MOST
     (error,) = outcome.report["failures"].values()
     assert error.endswith("TestTooLong: took too long")
-
-
-def test_cases_that_bring_new_values_come_first() -> None:
-    """The other cases follow in an order that is always the same."""
-    values: dict[str, list[Any]] = {"x": [object() for _ in range(3)], "y": [[1], [2], [3], [4]]}
-    product = [dict(zip(values, each)) for each in itertools.product(*values.values())]
-    order = cases.in_order(product)
-    assert sorted(order) == list(range(12))
-    assert order[:6] == [0, 1, 2, 3, 4, 8]
-    assert order == cases.in_order(product)
-    assert cases.in_order([{}]) == [0]
 
 
 def line(identity: str, kernel: str, **more: Any) -> dict[str, Any]:
