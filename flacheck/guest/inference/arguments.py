@@ -13,7 +13,7 @@ import torch
 
 from ..workers.values import TORCH_NAMES
 from . import objects, usage
-from .operators import FUNCTION, LAYER, Operator
+from .operators import LAYER, Operator
 from .plans import CallPlan, Recipe
 from .shapes import SIZES, Shapes, Sizes, extents_of, has_usual_name, size_of
 
@@ -49,6 +49,7 @@ _DIMENSION_NAME = re.compile(
     re.IGNORECASE,
 )
 _FLAG_ANNOTATIONS = ("bool", "<class 'bool'>", "Optional[bool]", "bool | None")
+_INTEGER_ANNOTATIONS = ("int", "<class 'int'>")
 _DTYPE_ANNOTATIONS = (usage.DTYPE, "Optional[torch.dtype]", "torch.dtype | None")
 # The scale is 1/sqrt(64), for a usual head size.
 _USUAL_FLOATS = {"eps": 1e-5, "epsilon": 1e-5, "scale": 0.125, "temperature": 1.0}
@@ -191,10 +192,6 @@ class Arguments:
             return torch.bool
         if _INTEGER_TENSOR.search(name) or _INTEGER_TENSOR.search(annotation):
             return torch.int64
-        if operator.kind == FUNCTION:
-            kind = usage.parameter_kinds(operator.source).get(name)
-            if kind == usage.INDICES:
-                return torch.int64
         return self.dtype
 
 
@@ -252,6 +249,9 @@ def plain_value(parameter: inspect.Parameter, sizes: Sizes) -> tuple[Any, bool]:
     name = parameter.name
     annotation = str(parameter.annotation)
     default = parameter.default
+    if "dtype" in name and annotation in _INTEGER_ANNOTATIONS:
+        # The index of a dtype in a table of the package.
+        return 0, True
     if "dtype" in name or annotation in _DTYPE_ANNOTATIONS:
         return torch.float32, True
     if "device" in name:

@@ -2,12 +2,10 @@
 
 import functools
 import inspect
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from ..pysource.functions import Function
-from . import usage
 
 FUNCTION, LAYER, KERNEL = "function", "layer", "kernel"
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
@@ -58,8 +56,7 @@ class Operator:
         if not self.is_built:
             return self.parameters
         # Without `self`.
-        parameters = tuple(inspect.signature(self.source).parameters.values())[1:]
-        return _with_annotations(self.source, [p for p in parameters if p.kind not in _VARIADIC])
+        return parameters_of(self.source)[1:]
 
 
 def parameters_of(thing: Function) -> tuple[inspect.Parameter, ...]:
@@ -68,31 +65,4 @@ def parameters_of(thing: Function) -> tuple[inspect.Parameter, ...]:
         parameters = inspect.signature(thing).parameters.values()
     except (ValueError, TypeError):
         return ()
-    return _with_annotations(thing, [p for p in parameters if p.kind not in _VARIADIC])
-
-
-def _with_annotations(
-    function: Function, parameters: Iterable[inspect.Parameter]
-) -> tuple[inspect.Parameter, ...]:
-    """Annotate parameters without an annotation by their usage in the function."""
-    parameters = tuple(parameters)
-    if not any(_needs_annotation(parameter) for parameter in parameters):
-        return parameters
-    if isinstance(function, type):
-        function = getattr(function, "__init__")  # noqa: B009
-    elif inspect.ismethod(function):
-        function = function.__func__
-    kinds: usage.Kinds = {}
-    if inspect.isfunction(function):
-        kinds = usage.parameter_kinds(inspect.unwrap(function))
-    result = []
-    for parameter in parameters:
-        if _needs_annotation(parameter) and parameter.name in kinds:
-            parameter = parameter.replace(annotation=kinds[parameter.name])
-        result.append(parameter)
-    return tuple(result)
-
-
-def _needs_annotation(parameter: inspect.Parameter) -> bool:
-    missing = inspect.Parameter.empty
-    return parameter.annotation is missing and parameter.default in (missing, None)
+    return tuple(parameter for parameter in parameters if parameter.kind not in _VARIADIC)
