@@ -8,7 +8,7 @@ import functools
 import inspect
 import operator as arithmetic
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .operators import LAYER, Operator
@@ -139,9 +139,8 @@ class Shapes:
         by_name: list[Dimensions] = []
         if operator.kind == LAYER and name not in _TOKEN_ARGUMENTS:
             by_name.append(_MODEL)
-        usual_shape = _usual_shape(name)
-        if usual_shape is not None:
-            by_name.append(usual_shape)
+        if name in _USUAL_NAMES:
+            by_name.append(_USUAL_NAMES[name])
         candidates = [
             plan.shapes.get(name),
             self._documented_shapes(operator).get(name),
@@ -152,17 +151,9 @@ class Shapes:
         return list(dict.fromkeys(tuple(shape) for shape in candidates if shape is not None))
 
 
-def _usual_shape(name: str) -> Dimensions | None:
-    """Return the dimensions of a tensor with a usual name."""
-    for spelling in _spellings(name):
-        if spelling in _USUAL_NAMES:
-            return _USUAL_NAMES[spelling]
-    return None
-
-
 def has_usual_name(name: str) -> bool:
     """Return True if a tensor's name implies a shape."""
-    return _usual_shape(name) is not None
+    return name in _USUAL_NAMES
 
 
 def documented_shapes(function: Any) -> dict[str, Symbols]:
@@ -245,15 +236,6 @@ def _parse_dimensions(text: str) -> Symbols | None:
         if symbol.lower().startswith("optional") or extent_of(symbol, SIZES) is None:
             return None
     return tuple(symbols)
-
-
-def _spellings(name: str) -> Iterator[str]:
-    """Yield names of tensors of the same shape: that of `dq`, `q_` and `q2` is that of `q`."""
-    yield name
-    yield name.strip("_")
-    yield re.sub(r"\d+$", "", name)
-    if name.startswith("d"):
-        yield name[1:].strip("_")
 
 
 def _size_meaning(symbol: str) -> str | int | None:

@@ -123,9 +123,6 @@ class KernelReferences:
             yield value.__wrapped__
         elif isinstance(value, property):
             yield value.fget
-        elif self._is_own_object(value):
-            # For example a package's own autotuner, which holds a kernel.
-            yield from list(vars(value).values())
 
     def _class_references(self, owner: type) -> Iterator[Any]:
         """Yield the methods and base classes of a class."""
@@ -158,7 +155,7 @@ class KernelReferences:
                 value = sys.modules.get(name)
             if isinstance(value, ModuleType):
                 yield from self._module_references(value, code)
-            elif value is not None and self._is_reference(value):
+            elif value is not None and (_may_refer(value) or kernel_name(value)):
                 yield value
         for module, name in _local_imports(code, scope):
             if self._is_own(module) and module in sys.modules:
@@ -180,22 +177,6 @@ class KernelReferences:
             # `torch.ops.namespace.name`: the functions that are registered by that name.
             for name in code.co_names:
                 yield from BODIES.bodies_named(name)
-
-    def _is_reference(self, value: Any) -> bool:
-        return bool(_may_refer(value) or kernel_name(value) or self._is_own_object(value))
-
-    def _is_own_object(self, value: Any) -> bool:
-        """Return True for instances of the packages' classes, except modules and tensors.
-
-        A subclass of torch's classes refers to too many objects.
-        """
-        value_class = type(value)
-        if not self._is_own(value_class.__module__):
-            return False
-        for base in value_class.__mro__:
-            if base.__module__.partition(".")[0] == "torch":
-                return False
-        return isinstance(_attribute(value, "__dict__"), dict)
 
     def _is_own(self, module: str | None) -> bool:
         """Return True for modules of the packages."""

@@ -256,28 +256,6 @@ def test_a_package_with_nothing_else_cannot_be_driven(package: Writer) -> None:
     assert caught.value.args[1].brief() == "RuntimeError: no"
 
 
-def test_a_kernel_in_an_object_of_the_packages_own_is_found(package: Writer) -> None:
-    """Kernels in a package's own tuner and in a table are found; torch's objects are not
-    searched."""
-    from flacheck.guest.search.entry_points import find_operators
-
-    kernel = """
-    class Tuner:
-        def __init__(self, kernel): self.inner = {"best": [kernel]}
-        def launch(self, x): ...
-
-    def scale(x): ...
-    tuner = Tuner(Kernel(scale))
-
-    def operator(x):
-        tuner.launch(x)
-    """
-    package({"a.py": with_kernels(kernel)})
-    modules, _ = load([NAME], ())
-    kernels_of = {each.name: each.kernels for each in find_operators(modules, [NAME])}
-    assert kernels_of == {f"{NAME}.a:operator": frozenset({f"{NAME}.a:scale"})}
-
-
 def test_a_kernel_that_a_function_imports_itself_is_found(package: Writer) -> None:
     """Relative and absolute imports count; names of other packages or lazy modules do not."""
     from flacheck.guest.search.entry_points import find_operators
