@@ -18,7 +18,7 @@ from ..inference.operators import FUNCTION, LAYER, Operator
 from ..inference.plans import CallPlan, Recipe
 from ..inference.shapes import SIZES, Shapes, size_of
 from ..search.attempts import CaughtError, attempt
-from ..search.repairs import Repairs
+from ..search.variations import Variations
 from .subjects import CONFIG, Followable, NoTarget, model_class
 
 # A layer of a stack requires its index and the number of layers.
@@ -134,7 +134,8 @@ class Builder:
     ) -> list[CallPlan]:
         if subject.kind == CONFIG:
             return []
-        plans = Repairs(subject.operator, self._shapes).after_error(plan, stage, error)
+        variations = Variations(subject.operator, self._shapes)
+        plans = variations.after_error(plan, stage, error)
         if stage == "build":
             plans += self._other_constructors(subject, plan)
         elif subject.kind == LAYER and not plan.shapes:

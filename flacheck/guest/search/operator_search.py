@@ -11,7 +11,6 @@ from ..inference.plans import CallPlan
 from ..inference.shapes import SIZES
 from .calls import Caller, CallResult
 from .real_sizes import RealSizes
-from .repairs import Repairs
 from .variations import Variations
 
 # Calls without success: of an operator's first plan, and of its variants.
@@ -256,7 +255,7 @@ class OperatorSearch:
         A repair that leads to a new error has helped: the repairs for that error come first, and
         the call does not count as a try.
         """
-        repairs = Repairs(operator, self._caller.shapes)
+        variations = self._variations(operator)
         queue = deque([plan])
         visited: set[str] = set()
         errors: set[str] = set()
@@ -276,7 +275,7 @@ class OperatorSearch:
                 return plan.with_changes(training=False)
             if error.kind == "TooLong":
                 self._slow_operators.add(operator.name)
-            repaired_plans = repairs.after_error(plan, result.stage, error)
+            repaired_plans = variations.after_error(plan, result.stage, error)
             if error.identity in errors or len(visited) > _MAX_CALLS:
                 tries -= 1
                 queue.extend(repaired_plans)

@@ -20,7 +20,6 @@ from flacheck.guest.inference.plans import CallPlan, Recipe
 from flacheck.guest.inference.shapes import Shapes
 from flacheck.guest.search.attempts import CaughtError, TooLong, attempt
 from flacheck.guest.search.real_sizes import RealSizes
-from flacheck.guest.search.repairs import Repairs
 from flacheck.guest.search.variations import Variations
 
 
@@ -43,12 +42,7 @@ OPERATOR = Operator(
 
 @pytest.fixture
 def variations() -> Variations:
-    return Variations(OPERATOR, Shapes(Recipe({})), RealSizes())
-
-
-@pytest.fixture
-def repairs() -> Repairs:
-    return Repairs(OPERATOR, Shapes(Recipe({})))
+    return Variations(OPERATOR, Shapes(Recipe({})))
 
 
 @pytest.mark.parametrize(
@@ -60,10 +54,12 @@ def repairs() -> Repairs:
         "a leaf Variable that requires grad is being used in an in-place operation",
     ],
 )
-def test_operators_that_reject_gradients_are_called_without(repairs: Repairs, text: str) -> None:
+def test_operators_that_reject_gradients_are_called_without(
+    variations: Variations, text: str
+) -> None:
     """The words of the error tell that an operator rejects gradients."""
     error = CaughtError("ValueError", text, ("raise ValueError(message)",), "")
-    assert repairs.after_error(CallPlan(), "forward", error) == [CallPlan(training=False)]
+    assert variations.after_error(CallPlan(), "forward", error) == [CallPlan(training=False)]
 
 
 def test_a_plan_is_the_same_under_another_label() -> None:
@@ -129,17 +125,19 @@ def test_usual_variants_pack_sequences_and_ask_for_states(variations: Variations
         ("output_final_state is off", CallPlan(values={"output_final_state": True})),
     ],
 )
-def test_an_error_suggests_its_repair(repairs: Repairs, message: str, plan: CallPlan) -> None:
+def test_an_error_suggests_its_repair(variations: Variations, message: str, plan: CallPlan) -> None:
     """The likeliest repair comes first."""
     error = CaughtError("ValueError", message, (), "")
-    assert repairs.after_error(CallPlan(), "forward", error)[0] == replace(plan, is_repaired=True)
+    assert variations.after_error(CallPlan(), "forward", error)[0] == replace(
+        plan, is_repaired=True
+    )
 
 
-def test_an_argument_that_is_refused_is_left_out(repairs: Repairs) -> None:
+def test_an_argument_that_is_refused_is_left_out(variations: Variations) -> None:
     """An optional argument that was given is left out."""
     error = CaughtError("ValueError", "weight is not supported", (), "")
     plan = CallPlan(include=frozenset({"weight"}))
-    assert repairs.after_error(plan, "forward", error)[0] == CallPlan(is_repaired=True)
+    assert variations.after_error(plan, "forward", error)[0] == CallPlan(is_repaired=True)
 
 
 def test_an_attempt_ends_with_a_value_or_an_error() -> None:
@@ -196,10 +194,10 @@ def test_what_torch_has_called_is_not_cut_short(name: str) -> None:
     assert hung.kind == TooLong.__name__
 
 
-def test_what_is_for_inference_only_is_called_so(repairs: Repairs) -> None:
+def test_what_is_for_inference_only_is_called_so(variations: Variations) -> None:
     """The rest of the plan stays the same."""
     error = CaughtError("NotImplementedError", "this kernel is inference-only", (), "")
-    assert repairs.after_error(CallPlan(), "forward", error) == [CallPlan(training=False)]
+    assert variations.after_error(CallPlan(), "forward", error) == [CallPlan(training=False)]
 
 
 def flat(x: torch.Tensor, w: torch.Tensor, cu_seqlens: Any = None) -> None:
