@@ -11,15 +11,12 @@ import functools
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from types import CodeType
 from typing import Any
 
 from ..pysource.functions import (
     Function,
-    called_name,
     calls_in,
     function_tree,
-    last_name,
     method_name,
     names_in_scope,
     passed_arguments,
@@ -51,28 +48,6 @@ _MEMORY_FUNCTIONS = frozenset(
 Kinds = dict[str, str]
 # A variable's name → the first value that is assigned to it.
 _Assignments = dict[str, ast.expr]
-
-
-def local_kernels(function: Function) -> list[str]:
-    """Return the names of the kernels that a function defines."""
-    if not any(isinstance(constant, CodeType) for constant in function.__code__.co_consts):
-        return []
-    definition = function_tree(function)
-    if definition is None:
-        return []
-    names = []
-    for node in walk(definition):
-        if isinstance(node, ast.FunctionDef) and node is not definition and _is_kernel(node):
-            names.append(node.name)
-    return names
-
-
-def _is_kernel(node: ast.FunctionDef) -> bool:
-    """Return True for a function with the decorator `jit`."""
-    for decorator in node.decorator_list:
-        if "jit" in (last_name(decorator), called_name(decorator)):
-            return True
-    return False
 
 
 def condition_names(condition: ast.expr) -> Iterator[str]:

@@ -8,7 +8,6 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -17,7 +16,6 @@ from torch._library.custom_ops import CustomOpDef
 
 from ..engine.outcomes import outcome_of
 from ..fake_cuda.registrations import BODIES
-from ..inference import usage
 
 # Autotuners and heuristics around one kernel.
 _MAX_WRAPPERS = 8
@@ -29,8 +27,6 @@ def kernel_name(value: Any) -> str | None:
     """Return `module:qualname` of a kernel, also inside autotuners and heuristics, else None."""
     if isinstance(value, ModuleType):
         return None
-    if isinstance(value, _LocalKernel):
-        return value.name
     # Some objects have every attribute, such as mocks. A kernel's arguments have names, and the
     # number of its wrappers is small.
     for _ in range(_MAX_WRAPPERS):
@@ -47,18 +43,6 @@ def kernel_name(value: Any) -> str | None:
 def _attribute(value: Any, name: str) -> Any:
     """Return an attribute, or None: a stand-in for an absent package raises its own errors."""
     return outcome_of(lambda: getattr(value, name, None))[0]
-
-
-@dataclass(frozen=True)
-class _LocalKernel:
-    """A kernel that a function defines when it is called."""
-
-    name: str
-
-
-def _local_kernels(function: FunctionType) -> Iterator[_LocalKernel]:
-    for name in usage.local_kernels(function):
-        yield _LocalKernel(f"{function.__module__}:{function.__qualname__}.{name}")
 
 
 class KernelReferences:
@@ -144,7 +128,6 @@ class KernelReferences:
         if hasattr(function, "__wrapped__"):
             yield function.__wrapped__
         if self._is_own(function.__module__):
-            yield from _local_kernels(function)
             yield from self._code_references(function.__code__, function.__globals__)
 
     def _code_references(self, code: CodeType, scope: dict[str, Any]) -> Iterator[Any]:
@@ -164,7 +147,7 @@ class KernelReferences:
                 yield value
                 if isinstance(value, ModuleType):
                     # For example `from . import kernels`, whose attributes the code reads.
-                    yield from _attributes_by_name(value, _code_names(code))
+                    yield from self._module_references(value, code)
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
                 yield from self._code_references(constant, scope)
@@ -172,7 +155,10 @@ class KernelReferences:
     def _module_references(self, module: ModuleType, code: CodeType) -> Iterator[Any]:
         """Yield the attributes of a module that code refers to."""
         if self._is_own(module.__name__):
-            yield from _attributes_by_name(module, code.co_names)
+            attributes = vars(module)
+            for name in code.co_names:
+                if name in attributes:
+                    yield attributes[name]
         elif module is torch and "ops" in code.co_names:
             # `torch.ops.namespace.name`: the functions that are registered by that name.
             for name in code.co_names:
@@ -181,22 +167,6 @@ class KernelReferences:
     def _is_own(self, module: str | None) -> bool:
         """Return True for modules of the packages."""
         return (module or "").partition(".")[0] in self._packages
-
-
-def _attributes_by_name(module: ModuleType, names: Iterable[str]) -> Iterator[Any]:
-    attributes = vars(module)
-    for name in names:
-        if name in attributes:
-            yield attributes[name]
-
-
-def _code_names(code: CodeType) -> list[str]:
-    """Return the names in a function's code and in that of its inner functions."""
-    names = list(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            names += _code_names(constant)
-    return names
 
 
 def _local_imports(code: CodeType, scope: dict[str, Any]) -> Iterator[tuple[str, str]]:

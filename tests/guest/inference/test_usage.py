@@ -9,13 +9,12 @@ import ast
 import importlib.util
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.inference.usage import kernel_parameter_kinds, local_kernels
+from flacheck.guest.inference.usage import kernel_parameter_kinds
 from flacheck.guest.pysource.functions import function_tree, names_in_scope
 
 KERNEL = """
@@ -43,24 +42,6 @@ def test_a_kernel_tells_pointers_indices_and_numbers() -> None:
         "n": "int",
         "BLOCK": "int",
     }
-
-
-def building() -> Any:
-    import triton
-
-    @triton.jit
-    def kernel(x): ...  # type: ignore[no-untyped-def]
-
-    def host(x: Any) -> Any:
-        return kernel[(1,)](x)
-
-    return host
-
-
-def test_kernels_that_a_function_defines_are_known_before_it_is_called() -> None:
-    """These kernels are found by name; plain functions inside the function do not count."""
-    assert local_kernels(building) == ["kernel"]
-    assert local_kernels(test_kernels_that_a_function_defines_are_known_before_it_is_called) == []
 
 
 HELPERS = """
