@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 
-from ..inference import objects
 from ..inference.arguments import NOTHING, Arguments
-from ..inference.operators import FUNCTION, LAYER, Operator
+from ..inference.operators import FUNCTION, LAYER, Operator, annotated_class
 from ..inference.plans import CallPlan, Recipe
 from ..inference.shapes import SIZES, Shapes, size_of
 from ..search.attempts import CaughtError, attempt
@@ -53,7 +52,7 @@ class GuessedConfig:
 
 def _has_fields(operator: Operator, parameter: inspect.Parameter) -> bool:
     """Return whether an argument is annotated with a dataclass, whose fields define its values."""
-    annotated = objects.annotated_class(operator, parameter)
+    annotated = annotated_class(operator, parameter)
     return annotated is not None and dataclasses.is_dataclass(annotated)
 
 

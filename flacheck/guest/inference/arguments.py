@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from ..workers.values import TORCH_NAMES
-from . import objects, usage
-from .operators import LAYER, Operator
+from . import usage
+from .operators import LAYER, Operator, annotated_class, constructor_of
 from .plans import CallPlan, Recipe
 from .shapes import SIZES, Shapes, Sizes, extents_of, has_usual_name, size_of
 
@@ -110,7 +110,7 @@ class Arguments:
         """Build an object of a class."""
         if issubclass(object_class, enum.Enum):
             return next(iter(object_class))
-        constructor = objects.constructor(object_class)
+        constructor = constructor_of(object_class)
         self._object_depth += 1
         try:
             if self._object_depth > _MAX_OBJECT_DEPTH:
@@ -124,7 +124,7 @@ class Arguments:
     ) -> Any:
         """Infer an argument that the plan does not contain."""
         name = parameter.name
-        object_class = objects.annotated_class(operator, parameter)
+        object_class = annotated_class(operator, parameter)
         has_shape = name in plan.shapes
         if object_class is not None and not has_shape:
             return self.build_object(object_class)
@@ -150,8 +150,7 @@ class Arguments:
             if extents is not None:
                 likeliest = extents
                 break
-        dtype = self.infer_dtype(operator, plan, parameter)
-        return make_tensor(likeliest, dtype, self._training)
+        return make_tensor(likeliest, self.infer_dtype(plan, parameter), self._training)
 
     def _has_evidence(
         self, operator: Operator, plan: CallPlan, parameter: inspect.Parameter
@@ -178,9 +177,7 @@ class Arguments:
             return self.dtype
         return dtype
 
-    def infer_dtype(
-        self, operator: Operator, plan: CallPlan, parameter: inspect.Parameter
-    ) -> torch.dtype:
+    def infer_dtype(self, plan: CallPlan, parameter: inspect.Parameter) -> torch.dtype:
         """Return the likeliest dtype of a tensor."""
         name = parameter.name
         annotation = str(parameter.annotation)

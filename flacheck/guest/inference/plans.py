@@ -98,12 +98,9 @@ class Recipe:
 
     def variants(self, operator: Operator, plan: CallPlan) -> Plans:
         """Yield the recipe's variants of a plan."""
-        number = 0
         for entry in self._entries(operator):
             for variant in entry.get("variants") or ():
-                number += 1
-                label = variant.get("name") or f"variant {number}"
-                yield _apply_entry(plan, variant, label)
+                yield _apply_entry(plan, variant, variant["name"])
 
 
 def _apply_entry(plan: CallPlan, entry: Mapping[str, Any], label: str | None = None) -> CallPlan:

@@ -130,8 +130,8 @@ class _Capture:
         _import_torch(self._config.get("packages") or ())
 
         from ..inference.plans import Recipe
+        from .calls import reset_seeds
         from .modules import NotImported, load
-        from .seeding import reset_seeds
 
         config = self._config
         recipe = Recipe(config.get("recipe") or {})

@@ -1,6 +1,8 @@
 """One call of an operator: building its arguments, its forward and backward, and its launches."""
 
 import inspect
+import random
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +17,6 @@ from ..inference.shapes import Shapes
 from ..recorder.recorder import Recorder
 from .attempts import CaughtError, T, TooLong, attempt
 from .frontend_checks import FrontendChecks
-from .seeding import reset_seeds
 from .trust import CallTrust, LaunchTrust, Rank
 from .work import Work
 
@@ -30,6 +31,7 @@ _CHECK_SECONDS = 8.0
 # Launches of one call. Steps over a sequence launch hundreds, a loop that waits for the GPU is
 # endless.
 _MAX_LAUNCHES = 600
+_SEED = 0
 # Constructors' names for the size of the last dimension of a layer's input.
 _INPUT_WIDTHS = (
     *"hidden_size dim d_model input_dim in_features embed_dim n_embd hidden_dim".split(),
@@ -230,6 +232,19 @@ class Caller:
             return "forward", None
         error = _attempt(lambda: _backward(list(_tensors(result))), _STAGE_SECONDS)
         return "backward", error
+
+
+def reset_seeds() -> None:
+    """Seed the generators of Python, NumPy and torch.
+
+    Packages pass random numbers to kernels as seeds, so these numbers are part of launches. A
+    capture is equal on all machines only if each call draws equal numbers.
+    """
+    random.seed(_SEED)
+    torch.default_generator.manual_seed(_SEED)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(_SEED)
 
 
 def _remark(operator: Operator, plan: CallPlan, dtype: str) -> str:

@@ -46,26 +46,19 @@ def load(
     """
     modules: dict[str, ModuleType] = {}
     failures: dict[str, CaughtError] = {}
-    package_errors: dict[str, CaughtError] = {}
     names = list(names)
     for name in names:
         show_progress(f"importing {name}")
         package = import_package(name)
         if isinstance(package, CaughtError):
             failures[name] = package
-            package_errors[name] = package
-        count_before = len(modules)
         modules[name] = sys.modules[name]
         for module in own_modules or _modules_on_disk(name):
             if module.startswith(f"{name}."):
                 show_progress(f"importing {module}")
                 _load_module(module, skip_patterns, modules, failures)
-        # The package itself counts for one module.
-        if name in package_errors and len(modules) - count_before > 1:
-            del package_errors[name]
-    if len(package_errors) == len(names):
-        for name, error in package_errors.items():
-            raise NotImported(name, error)
+    if not modules.keys() - failures.keys():
+        raise NotImported(names[0], failures[names[0]])
     _load_beside_stand_ins(skip_patterns, modules, failures, show_progress)
     for loaded_module in modules.values():
         # The search calls exported functions first.

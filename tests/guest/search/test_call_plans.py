@@ -82,16 +82,17 @@ def test_a_recipe_says_more_by_longer_patterns() -> None:
         {
             "operators": {
                 "*:sample": {"sizes": {"T": 8}, "give": ["weight"]},
-                "*": {"sizes": {"T": 4, "B": 1}, "variants": [{"training": False}]},
+                "*": {
+                    "sizes": {"T": 4, "B": 1},
+                    "variants": [{"name": "cache", "training": False}],
+                },
             }
         }
     )
     plain = recipe.plain(OPERATOR)
     assert plain.sizes == {"T": 8, "B": 1}
     assert plain.include == {"weight"}
-    assert list(recipe.variants(OPERATOR, plain)) == [
-        plain.with_changes("variant 1", training=False)
-    ]
+    assert list(recipe.variants(OPERATOR, plain)) == [plain.with_changes("cache", training=False)]
 
 
 def test_a_recipes_variant_is_called_with_packed_sequences_too(variations: Variations) -> None:
