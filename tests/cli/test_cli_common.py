@@ -6,14 +6,12 @@ import math
 import os
 import signal
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from flacheck import toolchains
 from flacheck.api import arguments
 from flacheck.cli import app, common, flags
 from flacheck.errors import Exit, UsageError
@@ -28,27 +26,6 @@ def test_values_are_repeated_or_separated_by_commas() -> None:
     assert arguments.numbers("--num-warps", ["4,8", "16"]) == (4, 8, 16)
     with pytest.raises(UsageError, match="--num-warps takes whole numbers"):
         arguments.numbers("--num-warps", ["4.5"])
-
-
-def test_every_flag_of_a_selection_is_repeated_or_separated_by_commas() -> None:
-    """Repeated and separated values give one selection."""
-    values = (
-        ["a", "b"],
-        ["sm80", "sm90"],
-        ["bf16", "fp16"],
-        ["4", "8"],
-        ["2", "3"],
-        ["3.5.1", "3.6.0"],
-        ["2.9", "2.10"],
-        ["x", "y"],
-    )
-    names = ("kernel", "target", "dtype", "num_warps", "num_stages", "triton", "torch", "op")
-    by_repeats = arguments.selection_of(dict(zip(names, values, strict=True)))
-    by_commas = arguments.selection_of(
-        {name: ",".join(each) for name, each in zip(names, values, strict=True)}
-    )
-    assert toolchains.resolve(by_commas.toolchains) == toolchains.resolve(by_repeats.toolchains)
-    assert replace(by_commas, toolchains=()) == replace(by_repeats, toolchains=())
 
 
 def test_packages_are_repeated_or_separated_by_commas(here: Path) -> None:

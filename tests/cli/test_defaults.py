@@ -178,30 +178,6 @@ def test_security_names_what_a_project_may_set() -> None:
     assert set(re.findall(r"`([a-z-]+)`", row)) == {*selecting_options, "waivers"}
 
 
-def test_every_option_of_every_command_has_a_variable(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A variable comes before a setting, and an empty one is ignored."""
-    names = {name for name, sub in COMMAND.commands.items() for _ in sub.params}
-    assert {"scan", "gate", "bisect", "repro", "autotune", "report"} <= names
-    write_user_settings(here, "jobs = 4\n", monkeypatch)
-    maps = of(
-        here,
-        'target = "sm80"',
-        FLACHECK_TARGET="sm90 h200,l4",
-        FLACHECK_TRITON=">=3.2, <3.5",
-        FLACHECK_MAX_FAILURES="3",
-        FLACHECK_STRICT="on",
-        FLACHECK_JOBS="",
-        FLACHECK_CACHE_DIR="/tmp",
-        OTHER="x",
-    )
-    assert maps["scan"]["target"] == ["sm90", "h200,l4"]
-    assert maps["bisect"]["triton"] == [">=3.2, <3.5"]
-    assert (maps["scan"]["max_failures"], maps["gate"]["strict"]) == (3, True)
-    assert maps["scan"]["jobs"] == 4
-
-
 def test_what_scans_are_about_says_nothing_of_where_a_cell_is(here: Path) -> None:
     """A project's matrix does not limit the search for a cell."""
     maps = of(here, 'matrix = "seeds"')

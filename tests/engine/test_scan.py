@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -112,28 +111,6 @@ def test_a_failure_is_confirmed_in_a_fresh_worker(store: Store) -> None:
     assert records["fake.flaky"].verdict is Verdict.UNKNOWN
     assert (records["fake.flaky"].reason or "").startswith("unstable: FC302:lower:reshapeOuts")
     assert (records["fake.flaky"].reason or "").endswith("then compiles")
-
-
-def test_each_failure_is_confirmed_once(store: Store) -> None:
-    """Twenty crashes take forty attempts, because a crash confirms only its own cell."""
-    from flacheck.engine import judge
-
-    cells = [fake.cell("bad", num_warps=warps) for warps in range(1, 21)]
-    calls: list[Any] = []
-    original = judge.judge
-
-    def judge_and_count(cell: Any, attempt: Any, *rest: Any) -> Any:
-        calls.append(cell.key)
-        return original(cell, attempt, *rest)
-
-    judge.judge = judge_and_count
-    try:
-        records = run(store, cells)
-    finally:
-        judge.judge = original
-    assert len(records) == 20
-    assert len({record.signature for record in records}) == 1
-    assert set(Counter(calls).values()) == {2}
 
 
 @pytest.mark.parametrize(("seconds", "cached"), [(60.0, False), (300.0, True)])

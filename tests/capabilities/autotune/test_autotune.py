@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from flacheck import reports
-from flacheck.capabilities.autotune.results import Timing, TunerResult
-from flacheck.evidence.analysis.fallbacks import Fallback
+from flacheck.capabilities.autotune.results import TunerResult
 from flacheck.reports import autotune as autotune_report
 from flacheck.reports.document import Display
-from flacheck.tables import targets
-from tests.made_tuned import SOURCE, fatal, good, result, skipped
+from tests.made_tuned import SOURCE, fatal, good, result
 from tests.schemas import validate_json
 
 
@@ -28,42 +25,6 @@ def document(*results: TunerResult) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(text("json", *results))
     validate_json("autotune", content)
     return content
-
-
-def test_json_is_as_the_contract_has_it(tmp_path: Path) -> None:
-    """The JSON holds outcomes, key faults, fallbacks and times."""
-    source = SOURCE.replace("'USE_G'],", "'NOTHING'],")
-    tuner_result = result(tmp_path, good(), skipped(), fatal(), source=source)
-    fallback = Fallback(
-        tuner_result.kernel,
-        None,
-        tuner_result.toolchain,
-        "sm90",
-        {"num_warps": 8},
-        {"num_warps": 4},
-        1.0,
-        marks={"num_warps": "tunable"},
-        places=((tuner_result.toolchain, "sm90"),),
-    )
-    first = replace(tuner_result.configs[0], timing=Timing(0.5, 0.4, 0.6, 0.0))
-    content = document(
-        replace(
-            tuner_result,
-            fallbacks=(fallback,),
-            configs=[first, *tuner_result.configs[1:]],
-            rank=0.5,
-        )
-    )
-    (one,) = content["results"]
-    assert [config["outcome"] for config in one["configs"]] == ["runs", "skipped", "ends_run"]
-    assert one["configs"][0]["occupancy"] == 0.5
-    assert one["configs"][0]["limited_by"] == "registers"
-    assert one["configs"][0]["timing"]["median_ms"] == 0.5
-    assert [(key["fault"], key["key"], key["file"]) for key in one["keys"]] == [
-        ("no-argument", "NOTHING", "made.py")
-    ]
-    assert one["fallbacks"][0]["use"] == {"num_warps": 4}
-    assert targets.find("sm90").shared_limit == one["configs"][0]["resources"]["shared_limit"]
 
 
 def test_a_table_says_what_ends_the_run_and_what_to_write(tmp_path: Path) -> None:

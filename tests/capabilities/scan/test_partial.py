@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from flacheck.engine.judge import judge
-from flacheck.model import Attempt, Cell, Outcome, Purpose, Record
+from flacheck.model import Attempt, Cell, Outcome, Record
 from flacheck.pipeline.plan import Plan
 from flacheck.store import Store
 from tests import fake
 from tests.cli.test_cli import flacheck
 from tests.forked import Script
-from tests.made_records import asked_of, record
 
 CELLS = 400
 # The parent kills itself after a number of records, so nothing is closed.
@@ -112,40 +111,3 @@ def _check_formats(folder: Path, answered_count: int, cell_count: int) -> None:
         report = flacheck("report", "--format", form, cwd=folder).stdout
         assert f"3.4.0 · sm90: partial: {progress} answered" in report
         assert f"No answer yet: {answered_count} of {cell_count} cells are compiled." in report
-
-
-def test_a_bisection_of_one_cell_makes_nothing_good(tmp_path: Path) -> None:
-    """The gate does not count a bisection's record."""
-    (tmp_path / "r.txt").write_text("triton==3.2.0\n")
-    records = record()
-    with Store.open(tmp_path / ".flacheck") as store:
-        question, sets = Plan("bisect", [records.cell], {}).asks()
-        run = store.begin_run({}, "bisect", {}, Purpose.BISECT, question, sets.values())
-        store.add_many(run, [records])
-    outcome = flacheck("gate", "r.txt", "--format", "json", cwd=tmp_path)
-    assert outcome.returncode == 3
-    assert json.loads(outcome.stdout)["versions"][0]["state"] == "no-record"
-
-
-def _shard(folder: Path, requested: list[Record], records: list[Record]) -> None:
-    with Store.open(folder) as store:
-        question, sets = asked_of(requested, "fla==1")
-        run = store.begin_run({}, "fla==1", {}, question=question, key_sets=sets)
-        store.add_many(run, records)
-
-
-@pytest.mark.parametrize(("same", "code"), [(True, 0), (False, 3)])
-def test_shards_merge_to_a_whole_or_say_why_not(tmp_path: Path, same: bool, code: int) -> None:
-    """Shards of one capture make a whole; of two captures, a warning."""
-    records = [record(kernel=f"m:kernel{number}") for number in range(4)]
-    other = records
-    if not same:
-        other = [record(kernel=f"m:kernel{number}") for number in range(1, 5)]
-    _shard(tmp_path / ".flacheck", records, records[:2])
-    _shard(tmp_path / "second", other, other[2:])
-    outcome = flacheck("report", "--merge", "second", "--format", "json", cwd=tmp_path)
-    assert ("do not make a whole" in outcome.stderr) is not same
-    good = json.loads(outcome.stdout)["summary"]["known_good"]
-    assert [release["triton"] for release in good] == (["3.2.0"] if same else [])
-    (tmp_path / "r.txt").write_text("triton==3.2.0\n")
-    assert flacheck("gate", "r.txt", cwd=tmp_path).returncode == code

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 
 from flacheck.evidence.analysis.context import Context
@@ -18,7 +17,6 @@ from flacheck.model import Record, Verdict
 from tests.made_records import (
     CONTEXT,
     RUNS,
-    SHAPE,
     failure,
     record,
     skipped,
@@ -48,31 +46,6 @@ def test_a_release_whose_cells_all_compile_is_known_good() -> None:
         "configurations": {"answered": 2, "of": 2},
         "kernels": {"answered": 2, "of": 2},
     }
-
-
-@pytest.mark.parametrize(
-    ("cells", "good"),
-    [
-        ([], False),
-        ([skipped()], False),
-        ([record(), skipped(options={"num_warps": 8})], True),
-        ([record(), skipped(kernel="m:other")], False),
-        ([record(), unknown(options={"num_warps": 8})], True),
-        ([record(), unknown(kernel="m:other")], False),
-        ([record(), unknown(dtype="fp32")], False),
-        ([record(), failure(options={"num_warps": 8})], False),
-        ([record(), failure("FC501", tolerated=True, options={"num_warps": 8})], True),
-        ([failure("FC501", tolerated=True)], False),
-        ([record(), failure("FC501", tolerated=True, dtype="fp32")], False),
-        ([record(), failure("FC501", tolerated=True, shape={**SHAPE, "K": 64})], False),
-        ([record(), failure("FC501", tolerated=True, constexprs={"BC": 32})], True),
-        ([record(), failure("FC501", tolerated=True, kernel="m:other")], False),
-        ([record(), failure("FC501", tolerated=True, target="sm80")], True),
-    ],
-)
-def test_the_definition_of_known_good(cells: list[Record], good: bool) -> None:
-    """Every launch needs a configuration that compiles, and no failure that ends a run."""
-    assert _good(*cells) == (["3.2.0"] if good else [])
 
 
 def test_specifiers_name_triton_and_torch_for_each_target() -> None:

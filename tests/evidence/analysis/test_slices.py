@@ -52,27 +52,6 @@ def test_a_kernel_without_a_dtype_is_part_of_every_row() -> None:
     assert table == []
 
 
-def test_forms_that_differ_are_told_apart() -> None:
-    """Each form has a row, and shared kernels belong to both."""
-    forms = {
-        (PACKAGE, "m:chunk"): ("retention", "chunk"),
-        (PACKAGE, "m:fused"): ("retention", "fused_recurrent"),
-    }
-    cells = [
-        failure(**at("3.2.0", "bf16"), kernel="m:chunk"),
-        record(**at("3.2.0", "bf16"), kernel="m:fused"),
-        record(**at("3.2.0", "bf16"), kernel="m:shared"),
-        record(**at("3.2.0", "fp32"), kernel="m:chunk"),
-        record(**at("3.2.0", "fp32"), kernel="m:fused"),
-    ]
-    good = ("2.6.0", "3.2.0")
-    assert rows(*cells, forms=forms) == [
-        ("bf16", "chunk", {"3.2.0": "fails"}, None),
-        ("bf16", "fused_recurrent", {"3.2.0": "good"}, good),
-        ("fp32", None, {"3.2.0": "good"}, good),
-    ]
-
-
 def test_a_dtype_without_a_verdict_is_unknown() -> None:
     """A dtype that timed out is unknown."""
     table = rows(record(**at("3.2.0", "bf16")), unknown(**at("3.2.0", "fp32")))

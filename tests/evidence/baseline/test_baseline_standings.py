@@ -12,11 +12,10 @@ from hypothesis import given
 from flacheck.evidence.analysis.groups import by_signature
 from flacheck.evidence.analysis.judgement import judge
 from flacheck.evidence.analysis.standing import Standing
-from flacheck.evidence.analysis.standings import standing
 from flacheck.evidence.baseline import form
 from flacheck.evidence.baseline.form import Baseline
-from flacheck.evidence.baseline.standings import baseline_of, keys_digest, standings_of, update
-from flacheck.model import KeySet, Question, Record, RequestedCells
+from flacheck.evidence.baseline.standings import baseline_of, standings_of, update
+from flacheck.model import Question, Record
 from tests.made_records import DELTA, RUNS, failure, record, skipped, unknown, whole
 
 SPEC = "shop==1.0"
@@ -113,27 +112,6 @@ def test_a_config_that_another_makes_up_for_is_no_failure() -> None:
     (place,) = baseline_from(*of(records)).questions[0].places
     assert (place.state, place.compiles, place.made_up_for) == ("good", 1, 2)
     assert only(restore(*of(records))).is_good
-
-
-def test_a_partial_question_stays_partial() -> None:
-    """A partial question has no digest of its keys."""
-    requested = [record(), record(**OTHER)]
-    keys = KeySet({each.key: each.kernel for each in requested})
-    place = RequestedCells("triton==3.2.0", "sm90", 2, keys.digest)
-    partial = standing(Question("seeds"), place, keys, requested[:1])
-    assert keys_digest(partial) is None
-    (line,) = baseline_from(partial).questions[0].places
-    assert (line.state, line.requested_count, line.answered_count, line.keys) == (
-        "partial",
-        2,
-        1,
-        None,
-    )
-    assert only(restore(partial)).progress == "1/2"
-    unknown_size = standing(
-        Question("seeds"), RequestedCells("triton==3.2.0", "sm90"), None, requested
-    )
-    assert only(restore(unknown_size)).progress == "2/?"
 
 
 def test_skipped_and_untested_cells_make_nothing_good() -> None:

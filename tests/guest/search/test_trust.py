@@ -73,25 +73,6 @@ def test_a_launch_is_made_up_without_a_whole_call_of_host_code(drive: Drive) -> 
     assert {line["sizes_from"] for line in launches} == {"the grid"}
 
 
-def test_lines_that_stay_are_written_as_they_were(drive: Drive, tmp_path: Path) -> None:
-    """A kept line has a mark at its end; the text of a source moves to the first kept line."""
-    drive.launch(Rank.FAILED, "m:k", n={"int": 1})
-    drive.launch(Rank.LAYER, "m:k", n={"int": 2}, path=("m:ä",))
-    drive.launch(Rank.LAYER, "m:k", n={"int": 3}, source="t")
-    before = (tmp_path / "l.jsonl").read_text().splitlines()
-    _, path, second, third = drive.sift()
-    after = (tmp_path / "l.jsonl").read_text().splitlines()
-    assert (path["through"], second["text"], third["text"]) == (
-        ["m:ä"],
-        "text of s",
-        "text of t",
-    )
-    assert after[1] == before[2]
-    assert after[3] == before[4].removesuffix("}") + (
-        ', "made_up": false, "call": "layer", "sizes_from": "the grid"}'
-    )
-
-
 def test_a_layer_that_was_built_with_a_guess_is_made_up(drive: Drive) -> None:
     """Its launches come before others all the same; one call without a guess is enough."""
     drive.launch(Rank.LAYER, "m:k", n={"int": 1}, is_guess=True, guessed_constants=True)

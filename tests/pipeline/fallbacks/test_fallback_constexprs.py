@@ -13,7 +13,6 @@ from flacheck.pipeline.fallbacks.candidates import space_of
 from flacheck.pipeline.fallbacks.constexprs import constexprs
 from flacheck.pipeline.package_launches import form_of
 from flacheck.source.packages.package import Package
-from flacheck.subjects.inputs.expand import Selection, expand
 
 KERNEL = """
 import triton
@@ -186,31 +185,6 @@ def test_more_threads_than_a_block_has_are_no_candidate(tmp_path: Path) -> None:
     cell = _cell(configs=configs)
     assert 32 not in space_of(cell, constexprs(cell, {}), 64, 1024).axes["num_warps"]
     assert 32 in space_of(cell, constexprs(cell, {}), 32, 1024).axes["num_warps"]
-
-
-def test_cells_remember_their_autotuners_list_and_their_keys_do_not() -> None:
-    """The autotuner's list is not in a cell's key."""
-    from flacheck.subjects.inputs.expand import Source
-    from flacheck.subjects.inputs.matrix import Block, Matrix
-
-    def cells(*warps: int) -> list[Cell]:
-        configs = [{"kwargs": {"BK": 64}, "num_warps": each} for each in warps]
-        launch = {"args": {"K": {"constexpr": 64}}, "omitted": ["BK"], "configs": configs}
-        matrix = Matrix(
-            "m", "m", (Block({"target": ("sm90",), "triton": ("x",), "configs": ("own",)}),)
-        )
-        return list(
-            expand(
-                matrix,
-                [Source(_cell().kernel, (Launch.from_json(launch),))],
-                Selection(),
-                lambda spec: (spec,),
-            )
-        )
-
-    one, two = cells(4), cells(4, 8)
-    assert [each["num_warps"] for each in two[0].configs] == [4, 8]
-    assert one[0].key == two[0].key
 
 
 @pytest.mark.parametrize(

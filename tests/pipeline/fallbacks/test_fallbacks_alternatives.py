@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 
 from flacheck.evidence.analysis.context import Context, forms_from_json
@@ -141,26 +140,6 @@ def test_another_form_of_the_operator_is_a_fallback_when_all_its_kernels_compile
         [failure(), *_recurrent(), record(kernel="m:softmax")],
         Context(forms=FORMS, fallbacks=fallbacks),
     ) == [{"form": "fused_recurrent"}]
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"verdict": "fails", "code": "FC302"},
-        {"verdict": "unknown"},
-        {"dtype": "fp32"},
-        {"target": "sm80"},
-        {"toolchain": "triton==3.4.0"},
-        {"shape": {**SHAPE, "T": 64}},
-        {"kernel": "m:not-of-the-form"},
-    ],
-)
-def test_another_form_is_no_fallback_when_one_kernel_is_not_known_to_compile(
-    other: dict[str, Any],
-) -> None:
-    """One failing, unknown or missing kernel excludes the form."""
-    uses = _uses([failure(), *_recurrent(**other)], Context(forms=FORMS, fallbacks=fallbacks))
-    assert {"form": "fused_recurrent"} not in uses
 
 
 def test_a_tolerated_failure_needs_no_fallback_while_its_launch_compiles() -> None:

@@ -54,30 +54,6 @@ one-kernel = [{version = "1.0", python = "<3.0"}, {version = "2.0", python = ">=
     assert _pins("pyproject.toml") == ["one-kernel==2.0 (pyproject.toml:2)"]
 
 
-def test_a_project_with_extras_groups_and_poetrys_tables() -> None:
-    """Each version is listed once, with its line."""
-    text = """[project]
-name = "x"
-dependencies = ["one-kernel==1.0", "torch"]
-[project.optional-dependencies]
-more = ["two-kernels==2.0"]
-[dependency-groups]
-dev = ["one-kernel==1.0", {include-group = "test"}]
-test = ["two-kernels==2.1"]
-[tool.poetry.group.old.dependencies]
-One-Kernel = "0.9"
-two-kernels = {version = "^3.0"}
-"""
-    write("pyproject.toml", text)
-    assert _pins("pyproject.toml") == [
-        "one-kernel==1.0 (pyproject.toml:3)",
-        "two-kernels==2.0 (pyproject.toml:5)",
-        "two-kernels==2.1 (pyproject.toml:8)",
-        "one-kernel==0.9 (pyproject.toml:10)",
-        "two-kernels (pyproject.toml:11)",
-    ]
-
-
 @pytest.mark.parametrize(
     ("name", "header", "table"),
     [("uv.lock", "version = 1", "package"), ("pylock.toml", "lock-version = '1.0'", "packages")],

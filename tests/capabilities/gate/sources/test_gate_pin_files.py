@@ -8,7 +8,6 @@ import pytest
 
 from flacheck.capabilities.gate.sources.pin_files import PinFile, TomlDocument, encoding_of
 from flacheck.errors import UsageError
-from flacheck.tables.settings import toml
 
 
 @pytest.mark.parametrize(
@@ -43,27 +42,6 @@ c = ["x",
 b = 4
 f = {g = "z"}
 """
-
-
-@pytest.mark.parametrize(
-    ("path", "line"),
-    [
-        (("a", "c"), 3),
-        (("a", "c", 1), 4),
-        (("d", "e", "f"), 7),
-        (("d", "e"), 7),
-        (("a",), 3),
-        (("a", "b"), None),
-        (("gone",), None),
-    ],
-)
-def test_a_value_has_the_line_of_its_first_string_or_of_its_key(
-    tmp_path: Path, path: toml.Path, line: int | None
-) -> None:
-    """A key that stands on several lines has no line."""
-    (tmp_path / "x.toml").write_text(TEXT)
-    document = TomlDocument.read(PinFile(tmp_path / "x.toml", "x.toml"))
-    assert document.line(path) == line
 
 
 def test_a_table_of_another_kind_is_an_error_with_its_line(tmp_path: Path) -> None:
