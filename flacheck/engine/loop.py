@@ -86,8 +86,11 @@ class Timeouts:
         return attempt.seconds < self._most_seconds(task) / 2
 
     def _most_seconds(self, task: Task) -> float:
+        # Tasks of a reduction have no trial.
+        if self.fixed_seconds is not None:
+            return self.fixed_seconds
         slowest = self._slowest.get(task.name.cell.kernel.name, 0.0)
-        return self.fixed_seconds or max(_MINIMUM_TIMEOUT, _SLOWEST_FACTOR * slowest)
+        return max(_MINIMUM_TIMEOUT, _SLOWEST_FACTOR * slowest)
 
     def learn(self, cell: Cell, attempt: Attempt) -> None:
         """Remember the time that a finished cell took."""
