@@ -13,7 +13,10 @@ from tests.paths import ROOT
 _CONTEXT = multiprocessing.get_context("forkserver")
 # Modules that the scripts import.
 _CONTEXT.set_forkserver_preload(
-    ["pytest", "flacheck.engine.loop", "flacheck.store", "tests.fake", "tests.made_records"]
+    [
+        *("pytest", "flacheck.engine.loop", "flacheck.store", "tests.fake", "tests.made_records"),
+        *("pip._internal.cli.main_parser", "pip._internal.commands.index"),
+    ]
 )
 
 

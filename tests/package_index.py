@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.forked import Script
+
 JSON = "application/vnd.pypi.simple.v1+json"
+PIP = """
+import json, os, sys
+from pip._internal.cli.main import main
+os.dup2(1, 2)
+os.environ.clear()
+os.environ.update(json.loads(sys.argv[1]))
+sys.exit(main(sys.argv[2:]))
+"""
 
 
 @dataclass
@@ -93,3 +104,13 @@ def refused() -> Iterator[str]:
     with socket.socket() as free_port:
         free_port.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{free_port.getsockname()[1]}/simple"
+
+
+def forked_pip(
+    command: Sequence[str], doing: str, environment: Mapping[str, str] | None = None
+) -> tuple[int, str]:
+    """Run `python -m pip …` as `wheels.run` does, in a process that has imported pip already."""
+    variables = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **(environment or {})}
+    script = Script(PIP, json.dumps(variables), *command[3:])
+    output = script.output()
+    return script.wait(), output

@@ -110,7 +110,7 @@ SHARED = {
 
 # Lines of Python that the product and its tests may have. Who raises one says why in the same
 # commit; the plan is 81,000 and 50,000.
-LINES = {"flacheck": 91973, "tests": 58320}
+LINES = {"flacheck": 91976, "tests": 58005}
 
 
 @functools.cache
@@ -473,6 +473,10 @@ def test_no_conditional_expression_holds_another() -> None:
     assert places == []
 
 
+# An attribute or an import of a private name: only these files are parsed.
+MAY_BE_PRIVATE = re.compile(r"\w\._[a-zA-Z]|^(?:from|import|    _).*\b_[a-zA-Z]", re.MULTILINE)
+
+
 def private_names(file: Path) -> Iterator[str]:
     """The private names of flacheck that a test imports, or reads from a module that it imports."""
     tree = tree_of(file)
@@ -490,5 +494,8 @@ def private_names(file: Path) -> Iterator[str]:
 
 def test_tests_use_no_private_names() -> None:
     """Tests use public names only."""
-    uses = [f"{file.name}: {name}" for file in TESTS.rglob("*.py") for name in private_names(file)]
+    uses = []
+    for file in TESTS.rglob("*.py"):
+        if MAY_BE_PRIVATE.search(file.read_text()):
+            uses += [f"{file.name}: {name}" for name in private_names(file)]
     assert uses == []

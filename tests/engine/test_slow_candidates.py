@@ -23,7 +23,7 @@ from tests import fake
 
 OLD, NEW = fake.cell("k", "1.0"), fake.cell("k", "2.0")
 # Spinning processes for each processor.
-LOAD = 8
+LOAD = 3
 
 
 def compile_cells(store: Store, *cells: Cell, **behaviours: str) -> Iterator[Record]:

@@ -19,18 +19,19 @@ from flacheck.toolchains import (
     cache,
     connections,
     index,
+    index_settings,
     nvcc_releases,
     triton_releases,
     wheels,
 )
-from tests.package_index import Index, Page, refused, served
+from tests.package_index import Index, Page, forked_pip, refused, served
 from tests.tables.settings.test_settings import write_user_settings
 
 PAGE = f"{cache.python_tag()}:here"
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
+def installed_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     """An index as the only source of the installed pip, and an empty cache."""
     for name in list(os.environ):
         if name.startswith(("PIP_", "UV_")):
@@ -43,6 +44,14 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     with served() as index_server:
         use(monkeypatch, index_server.url)
         yield index_server
+
+
+@pytest.fixture
+def server(installed_pip: Index, monkeypatch: pytest.MonkeyPatch) -> Index:
+    """The same index; pip is forked, and all its settings are variables."""
+    monkeypatch.setattr(wheels, "run", forked_pip)
+    monkeypatch.setattr(index_settings, "pip_options", lambda _: {})
+    return installed_pip
 
 
 def use(monkeypatch: pytest.MonkeyPatch, *indexes: str, links: tuple[str, ...] = ()) -> None:
@@ -62,9 +71,9 @@ def wheel(version: str, tag: str = "py3-none-any") -> str:
     return f"triton-{version}-{tag}.whl"
 
 
-def test_versions_come_from_the_json_of_the_index(server: Index) -> None:
+def test_versions_come_from_the_json_of_the_index(installed_pip: Index) -> None:
     """Prereleases, local versions and other Pythons' wheels are left out."""
-    server.lists(
+    installed_pip.lists(
         "triton",
         wheel("3.9.0"),
         wheel("3.8.0rc1"),

@@ -93,34 +93,23 @@ def test_a_wrong_result_is_reduced_with_the_runner_as_oracle(
     assert "No GPU is needed" not in issue
 
 
-@pytest.mark.parametrize("other", ["binary fault", "abort x.cpp:1: f(): lost"])
 def test_another_failure_of_a_candidate_is_not_the_wrong_result(
-    measured: Callable[..., str], other: str
+    measured: Callable[..., str],
 ) -> None:
-    """A candidate that faults or does not compile is rejected."""
-    key = measured(table(**{"else": {"says": "tl.store", "then": other, "else": "binary double"}}))
+    """A candidate that faults is rejected."""
+    other = {"says": "tl.store", "then": "binary fault", "else": "binary double"}
+    key = measured(table(**{"else": other}))
     result = flacheck.repro(key, releases=RELEASES, jobs=1).result
     assert result is not None
     assert "tl.dot" in result.script
-    assert result.effort.slips or other.startswith("abort")
+    assert result.effort.slips
 
 
-def test_without_a_card_a_wrong_result_cannot_be_reduced(
+def test_a_reduction_needs_the_card_and_the_right_release(
     measured: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message says that only a GPU shows it; the exit code is 3."""
-    key = measured(table())
-
-    def refuse() -> str:
-        raise card_runner.NoCard("NVIDIA's cuda-bindings is not installed")
-
-    monkeypatch.setattr(card_runner, "_binding_folder", refuse)
-    with pytest.raises(IncompleteError, match="computes a wrong result, which only a GPU shows"):
-        flacheck.repro(key, releases=RELEASES, jobs=1)
-
-
-def test_the_right_release_must_be_among_the_releases(measured: Callable[..., str]) -> None:
-    """The message names the release that `--releases` leaves out."""
+    """The message names the release that `--releases` leaves out, or says that only a GPU shows a
+    wrong result."""
     key = measured(table())
     with Store.open(Path(".flacheck")) as store:
         stored = stored_launch(store, key)
@@ -128,6 +117,13 @@ def test_the_right_release_must_be_among_the_releases(measured: Callable[..., st
     assert [each.toolchain for each in stored.launch.variants] == ["fake==1.0", "fake==2.0"]
     with pytest.raises(UsageError, match=r"fake==1\.0 is missing, whose"):
         flacheck.repro(key, releases="fake==3.0", jobs=1)
+
+    def refuse() -> str:
+        raise card_runner.NoCard("NVIDIA's cuda-bindings is not installed")
+
+    monkeypatch.setattr(card_runner, "_binding_folder", refuse)
+    with pytest.raises(IncompleteError, match="computes a wrong result, which only a GPU shows"):
+        flacheck.repro(key, releases=RELEASES, jobs=1)
 
 
 def test_a_script_has_the_inputs_of_the_runner() -> None:
