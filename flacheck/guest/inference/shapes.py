@@ -1,6 +1,6 @@
 """Shapes that an argument may have, the likeliest first.
 
-They come from recipes, documentation and names.
+They come from recipes, documentation (a docstring, or a comment beside a parameter) and names.
 """
 
 import ast
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..pysource.functions import function_source, parameters
 from .operators import LAYER, Operator
 from .plans import CallPlan, Recipe
 
@@ -42,7 +43,7 @@ _SIZE_NAMES: tuple[tuple[str, str | int], ...] = (
     (r"batch|^b$|^bs$", "B"),
     (r"num_?heads?|n_heads?|nheads|n_q_head|^h$|^hq$|heads$|^nh$", "H"),
     (r"n_kv_head", "H"),
-    (r"(key|value|k|v)_dim|head_?(?:dim|size)|^hd$|^dh$|^k$|^v$|d_head", "K"),
+    (r"(key|value|k|v)_dim|head_?(?:dim|size)|^hd$|^dh|^k$|^v$|d_head", "K"),
     (r"seq|len|^t$|^s$|tokens|^n$", "T"),
     (r"hidden|dim|cols|model|features|channels|^d$", "D"),
     (r"rows|^bt$|^m$", 1024),
@@ -157,8 +158,8 @@ def has_usual_name(name: str) -> bool:
 
 
 def documented_shapes(function: Any) -> dict[str, Symbols]:
-    """Return the dimensions of parameters in a docstring."""
-    return _with_time(_docstring_shapes(function))
+    """Return the dimensions of parameters in a docstring and in comments beside them."""
+    return _with_time({**_comment_shapes(function), **_docstring_shapes(function)})
 
 
 def _with_time(shapes: dict[str, Symbols]) -> dict[str, Symbols]:
@@ -197,6 +198,18 @@ def _docstring_shapes(function: Any) -> dict[str, Symbols]:
             dimensions = _described_dimensions(text[match.end() : end], defaults)
             if dimensions:
                 shapes.setdefault(name, dimensions)
+    return shapes
+
+
+def _comment_shapes(function: Any) -> dict[str, Symbols]:
+    """Return the dimensions in comments such as `q: torch.Tensor,  # (B, NH, S, DHQK)`."""
+    tree, lines = function_source(function)
+    shapes: dict[str, Symbols] = {}
+    for parameter in parameters(tree) if tree is not None else ():
+        comment = lines[parameter.lineno - 1][parameter.end_col_offset :].partition("#")[2]
+        dimensions = _described_dimensions(comment, {})
+        if dimensions:
+            shapes[parameter.arg] = dimensions
     return shapes
 
 
@@ -249,6 +262,14 @@ def _size_meaning(symbol: str) -> str | int | None:
 def is_head_size(name: str) -> bool:
     """Return True if a dimension's name is that of the size of a head."""
     return name in _HEAD_SIZES or _size_meaning(name) in _HEAD_SIZES
+
+
+def symbol_of(dimension: str | int) -> str | int:
+    """Return the symbol in `SIZES` for a dimension; the dimension itself if it has none."""
+    meaning = None
+    if isinstance(dimension, str) and dimension not in SIZES:
+        meaning = _size_meaning(dimension)
+    return meaning if isinstance(meaning, str) else dimension
 
 
 def size_of(symbol: str, sizes: Sizes) -> int:

@@ -11,7 +11,7 @@ from inspect import Parameter
 from ..inference.arguments import NOTHING, SEQUENCES, choices, is_length, is_tensor
 from ..inference.operators import Operator
 from ..inference.plans import CallPlan, Plans
-from ..inference.shapes import Dimensions, Shapes
+from ..inference.shapes import Dimensions, Shapes, symbol_of
 from .attempts import CaughtError
 from .real_sizes import RealSizes
 
@@ -131,10 +131,11 @@ class Variations:
         return symbols
 
     def _tensor_dimensions(self, base: CallPlan) -> Iterator[Dimensions]:
-        """Yield the likeliest dimensions of each tensor argument."""
+        """Yield the likeliest dimensions of each tensor argument, by their usual symbols."""
         for parameter in self._operator.takes:
             if self._is_tensor(parameter):
-                yield self._shapes.candidates(self._operator, base, parameter.name)[0]
+                likeliest = self._shapes.candidates(self._operator, base, parameter.name)[0]
+                yield tuple(map(symbol_of, likeliest))
 
     def _is_tensor(self, parameter: Parameter) -> bool:
         return is_tensor(parameter, self._shapes.is_documented(self._operator, parameter.name))

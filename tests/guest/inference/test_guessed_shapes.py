@@ -91,6 +91,24 @@ def test_a_docstring_says_shapes() -> None:
     }
 
 
+def test_a_comment_beside_a_parameter_has_its_shape() -> None:
+    """A docstring comes first; a comment without a shape says nothing."""
+
+    def function(
+        q: Any,  # (B, NH, S, DHQK)
+        out: Any = None,  # shape: [B, NH, S], optional
+        eps: float = 1e-5,  # added to the variance (of all rows)
+        v: Any = None,  # (B, S)
+    ) -> None:
+        """v: of shape [B, NH, S, DHHV]."""
+
+    assert documented_shapes(function) == {
+        "q": ("B", "NH", "T", "DHQK"),
+        "out": ("B", "NH", "T"),
+        "v": ("B", "NH", "T", "DHHV"),
+    }
+
+
 def operator(name: str, function: Any, kind: str = FUNCTION) -> Operator:
     return Operator(name, function, kind, True, frozenset({"m:k"}), (), function)
 

@@ -241,6 +241,16 @@ def test_an_operator_with_heads_is_called_at_the_head_sizes_of_models() -> None:
     assert plans[4].sizes["T"] == 16384
 
 
+def test_long_names_of_dimensions_have_the_sizes_of_models_too() -> None:
+    """`head_dim` is a head size, and the number of heads stays."""
+
+    def rotate(q: torch.Tensor) -> None:
+        """q (torch.Tensor): of shape `(bsz, n_heads, seq_len, head_dim)`."""
+
+    sizes = [plan.sizes for plan in size_plans(rotate, CallPlan(), RealSizes())]
+    assert sizes[0] == {"K": 64, "T": 1000}
+
+
 def test_a_width_of_the_model_is_no_head_size() -> None:
     """Sizes that a call required before stay as they are."""
     assert [plan.sizes for plan in size_plans(flat, CallPlan(), RealSizes())] == [
