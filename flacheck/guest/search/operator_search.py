@@ -170,6 +170,8 @@ class OperatorSearch:
         for variant in () if is_useless else variations.sizes(base):
             if not self._is_covered(operator, variant):
                 self._call_with_repairs(operator, variant, 1)
+        for variant in variations.options(base) if self._real_sizes.is_complete else ():
+            self._call_with_repairs(operator, variant, 1)
         if self._missing_kernels(operator):
             inference = base.with_changes("inference", training=False)
             self._call_with_repairs(operator, inference, 1)

@@ -113,6 +113,17 @@ class Variations:
             if sizes != base.sizes:
                 yield base.with_changes(each.label, sizes=sizes, sizes_from=each.source)
 
+    def options(self, base: CallPlan) -> Plans:
+        """Yield the plan with each other value of an optional flag or literal.
+
+        An option may lead to code of a kernel that no other call compiles.
+        """
+        for parameter in self._operator.takes:
+            if parameter.default is not Parameter.empty and parameter.name not in base.values:
+                for value in choices(parameter):
+                    label = f"{parameter.name}={value}"
+                    yield base.with_changes(label, values={parameter.name: value})
+
     def other_kinds(self, base: CallPlan) -> Plans:
         """Yield plans in which one tensor or all have another dtype."""
         tensors = [each.name for each in self._operator.takes if self._is_tensor(each)]

@@ -9,7 +9,7 @@ import contextlib
 import select
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -93,6 +93,27 @@ def test_a_recipe_says_more_by_longer_patterns() -> None:
     assert plain.sizes == {"T": 8, "B": 1}
     assert plain.include == {"weight"}
     assert list(recipe.variants(OPERATOR, plain)) == [plain.with_changes("cache", training=False)]
+
+
+def test_each_option_is_set_once() -> None:
+    """Flags and literals; a value of the plan stays."""
+
+    def capped(
+        x: torch.Tensor,
+        causal: bool = True,
+        mode: Literal["sum", "mean"] = "sum",
+        checked: bool = False,
+        rows: int = 4,
+    ) -> None:
+        pass
+
+    op = replace(OPERATOR, call=capped, source=capped, parameters=parameters_of(capped))
+    variations = Variations(op, Shapes(Recipe({})), RealSizes())
+    options = [plan.values for plan in variations.options(CallPlan(values={"checked": True}))]
+    assert options == [
+        {"checked": True, "causal": False},
+        {"checked": True, "mode": "mean"},
+    ]
 
 
 def test_a_recipes_variant_is_called_with_packed_sequences_too(variations: Variations) -> None:
