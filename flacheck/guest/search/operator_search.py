@@ -69,6 +69,8 @@ class OperatorSearch:
         # The kernels that an operator has launched, and those launched by variants of one label.
         self._launched_kernels: defaultdict[str, set[str]] = defaultdict(set)
         self._kernels_by_variant: defaultdict[str, set[str]] = defaultdict(set)
+        # The kernels that a call without an error has launched.
+        self._computed_kernels: set[str] = set()
         # Calls to repeat in other dtypes, and True for one that a kernel refused.
         self._repeatable_calls: list[tuple[Operator, CallPlan, bool]] = []
         # The name of the phase, the calls so far, and when one was shown last.
@@ -184,8 +186,8 @@ class OperatorSearch:
         return launched_kernels <= self._kernels_by_variant[variant.label]
 
     def _call_inner(self, operator: Operator) -> None:
-        """Call an inner operator for missing kernels."""
-        if self._missing_kernels(operator):
+        """Call an inner operator for kernels that are missing or launched by failed calls only."""
+        if self._missing_kernels(operator) or operator.kernels - self._computed_kernels:
             self._call_plain(operator)
 
     def _launch_alone(self, operator: Operator) -> None:
@@ -299,6 +301,7 @@ class OperatorSearch:
         is_first_at_size = self._real_sizes.is_complete and bool(sized_kernels)
         if result.succeeded:
             self._kernels_by_variant[plan.label] |= result.kernels
+            self._computed_kernels |= result.kernels
         entry = self._report_entry(operator)
         entry["calls"] += 1
         entry["launches"] += result.launches

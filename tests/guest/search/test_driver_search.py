@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,7 +47,8 @@ def error_of(text: str, kind: str = "ValueError") -> CaughtError:
 
 def fine(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
     """Every call works, and launches the operator's kernels."""
-    return CallResult(len(operator.kernels), operator.kernels, "backward", None)
+    kernels = operator.kernels
+    return CallResult(len(kernels), kernels, "backward", None, kernels=kernels)
 
 
 def never(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
@@ -108,6 +110,18 @@ def test_an_inner_operator_whose_kernels_are_recorded_is_not_called() -> None:
     caller, search = search_through(operator("inner", "a", outer=False), operator("op", "a"))
     assert first_calls(caller) == ["op"]
     assert set(search.report) == {"m:op"}
+
+
+def test_an_inner_operator_whose_callers_fail_is_called() -> None:
+    """Launches of failed calls are trusted least."""
+
+    def failing(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        result = fine(operator, plan, dtype)
+        return result if operator.name == "m:inner" else replace(result, error=error_of("no"))
+
+    operators = operator("inner", "a", outer=False), operator("op", "a")
+    caller, _ = search_through(*operators, ending=failing)
+    assert first_calls(caller) == ["op", "inner"]
 
 
 def test_an_error_is_repaired_as_it_suggests() -> None:
