@@ -15,7 +15,7 @@ from ..workers.values import TORCH_NAMES
 from . import usage
 from .operators import LAYER, Operator, annotated_class, constructor_of
 from .plans import CallPlan, Recipe
-from .shapes import SIZES, Shapes, Sizes, extents_of, has_usual_name, size_of
+from .shapes import SIZES, USUAL_NAMES, Shapes, Sizes, extents_of, size_of
 
 DTYPES = {name: getattr(torch, torch_name) for name, torch_name in TORCH_NAMES.items()}
 # The dtype in which every operator is called first.
@@ -164,9 +164,9 @@ class Arguments:
         for text in (name, str(parameter.annotation)):
             if _INTEGER_TENSOR.search(text) or _BOOLEAN_TENSOR.search(text):
                 has_dtype = True
-        if not has_dtype and not has_usual_name(name):
+        if not has_dtype and name not in USUAL_NAMES:
             return False
-        if operator.kind == LAYER and has_usual_name(name):
+        if operator.kind == LAYER and name in USUAL_NAMES:
             return True
         return self._shapes.is_documented(operator, name)
 

@@ -69,7 +69,7 @@ _GATE = ("B", "T", "H")
 _STATE = ("N", "H", "K", "V")
 _STATES = ("B", "NT", "H", "K", "V")
 # Usual names of tensors with their dimensions.
-_USUAL_NAMES: dict[str, Dimensions] = {
+USUAL_NAMES: dict[str, Dimensions] = {
     **dict.fromkeys("q k query key r a b p gk w kg qg".split(), _QUERY),
     **dict.fromkeys("v value o out u gv v_new do z".split(), _VALUE),
     **dict.fromkeys("g beta gate lse delta alpha dt eta".split(), _GATE),
@@ -140,8 +140,8 @@ class Shapes:
         by_name: list[Dimensions] = []
         if operator.kind == LAYER and name not in _TOKEN_ARGUMENTS:
             by_name.append(_MODEL)
-        if name in _USUAL_NAMES:
-            by_name.append(_USUAL_NAMES[name])
+        if name in USUAL_NAMES:
+            by_name.append(USUAL_NAMES[name])
         candidates = [
             plan.shapes.get(name),
             self._documented_shapes(operator).get(name),
@@ -150,11 +150,6 @@ class Shapes:
             *_FALLBACKS,
         ]
         return list(dict.fromkeys(tuple(shape) for shape in candidates if shape is not None))
-
-
-def has_usual_name(name: str) -> bool:
-    """Return True if a tensor's name implies a shape."""
-    return name in _USUAL_NAMES
 
 
 def documented_shapes(function: Any) -> dict[str, Symbols]:

@@ -16,7 +16,7 @@ from ..inference.plans import CallPlan, Recipe
 from ..inference.shapes import Shapes
 from ..recorder.recorder import Recorder
 from .attempts import CaughtError, T, TooLong, attempt
-from .frontend_checks import FrontendChecks
+from .frontend_checks import REFUSED, FrontendChecks
 from .trust import CallTrust, LaunchTrust, Rank
 from .work import Work
 
@@ -184,13 +184,9 @@ class Caller:
 
     def _find_refusal(self) -> CaughtError | None:
         """Return the first refusal of a launch of the call."""
-        refusals = _attempt(self._checks.check_pending, _CHECK_SECONDS)
-        if isinstance(refusals, CaughtError) or not refusals:
-            # The front end takes minutes for some unrolled loops.
-            return None
-        first = refusals[0]
-        text = f"{first.kernel} does not take its arguments: {first.message}"
-        return CaughtError("KernelRefused", text, (str(first.line),), "")
+        refusal = _attempt(self._checks.check_pending, _CHECK_SECONDS)
+        # The front end takes minutes for some unrolled loops.
+        return refusal if refusal and refusal.kind == REFUSED else None
 
     def _run_stages(
         self,
@@ -201,20 +197,10 @@ class Caller:
         """Return the last stage that the call reached, and the error that ended it."""
         function = operator.call
         if operator.is_built:
-            constructor_arguments = _attempt(
-                lambda: _constructor_arguments(operator, plan, arguments),
-                _STAGE_SECONDS,
-            )
-            if isinstance(constructor_arguments, CaughtError):
-                return "build", constructor_arguments
-            build_values = _with_defaults(operator.parameters, constructor_arguments)
-            instance = _attempt(
-                lambda: _build(operator, plan, arguments, constructor_arguments), _STAGE_SECONDS
-            )
-            if isinstance(instance, CaughtError):
-                return "build", instance
-            function = instance
-            width = _input_width(build_values)
+            built = _attempt(lambda: _build(operator, plan, arguments), _STAGE_SECONDS)
+            if isinstance(built, CaughtError):
+                return "build", built
+            function, width = built
             if width:
                 plan = plan.with_changes(sizes={"D": width, **plan.sizes})
         call_arguments = _attempt(
@@ -267,31 +253,18 @@ def _with_defaults(
     return values
 
 
-def _constructor_arguments(
-    operator: Operator, plan: CallPlan, arguments: Arguments
-) -> dict[str, Any]:
-    """Build the arguments of a class's constructor that lack a default."""
+def _build(operator: Operator, plan: CallPlan, arguments: Arguments) -> tuple[Any, int | None]:
+    """Build a layer from the arguments that lack a default; return it with its input's width."""
+    parameters = []
+    for parameter in operator.parameters:
+        if parameter.default is NOTHING or parameter.name in plan.build:
+            parameters.append(parameter)
     with BODIES.resting():
-        parameters = []
-        for parameter in operator.parameters:
-            if parameter.default is NOTHING or parameter.name in plan.build:
-                parameters.append(parameter)
-        return arguments.build(operator, plan.with_changes(values=plan.build), parameters)
-
-
-def _build(
-    operator: Operator,
-    plan: CallPlan,
-    arguments: Arguments,
-    constructor_arguments: Mapping[str, Any],
-) -> Callable[..., Any]:
-    """Build a layer."""
-    instance = operator.call(**constructor_arguments)
-    layer = instance.to(device="cuda", dtype=arguments.dtype)
+        values = arguments.build(operator, plan.with_changes(values=plan.build), parameters)
+    layer = operator.call(**values).to(device="cuda", dtype=arguments.dtype)
     # The result is ignored, because some packages override `train` without a return value.
     layer.train(plan.training)
-    function: Callable[..., Any] = layer
-    return function
+    return layer, _input_width(_with_defaults(operator.parameters, values))
 
 
 def _input_width(build_values: Mapping[str, Any]) -> int | None:

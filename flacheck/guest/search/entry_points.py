@@ -54,10 +54,8 @@ def _used_ids(values: Iterable[Any], references: KernelReferences) -> set[int]:
     known_ids = {*wrapper_ids, *wrapper_ids.values()}
     used_ids: set[int] = set()
     for value in values:
-        used_ids |= _reachable_ids(value, known_ids, references)
-    for used_id in list(used_ids):
-        if used_id in wrapper_ids:
-            used_ids.add(wrapper_ids[used_id])
+        for used_id in _reachable_ids(value, known_ids, references):
+            used_ids.update((used_id, wrapper_ids.get(used_id, used_id)))
     return used_ids
 
 

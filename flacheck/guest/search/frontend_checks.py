@@ -8,28 +8,20 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..engine.messages import Kernel
 from ..recorder import frontend
 from ..recorder.recorder import Recorder
+from .attempts import CaughtError
 from .trust import LaunchTrust
 
 # Checks of one kernel: if none succeeded by then, others probably fail, too.
 _MAX_CHECKS = 240
-
+# The kind of the error of a launch that the front end refuses.
+REFUSED = "KernelRefused"
 # A kernel's name with the form of its arguments, see `_argument_form`.
 _LaunchForm = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """The front end's message about a launch, and the line of the kernel that it reached."""
-
-    kernel: str
-    message: str
-    line: int
 
 
 class FrontendChecks:
@@ -88,11 +80,11 @@ class FrontendChecks:
                 self._errors.setdefault((kernel, _argument_form(function, arguments)), None)
                 self._accepted_kernels.add(kernel)
 
-    def check_pending(self) -> list[Refusal]:
-        """Check the launches since the last check and return the refused ones in order."""
+    def check_pending(self) -> CaughtError | None:
+        """Check the launches since the last check; return the first error, with its line."""
         pending = self._pending
         self._pending = {}
-        refusals = []
+        first: CaughtError | None = None
         for kernel, (function, arguments) in pending.items():
             form = (kernel, _argument_form(function, arguments))
             if form not in self._errors:
@@ -110,9 +102,10 @@ class FrontendChecks:
                 message = frontend.last_message(error)
                 if kernel not in self._accepted_kernels:
                     self.refusals[kernel] = message
-                line = getattr(getattr(error, "node", None), "lineno", 0)
-                refusals.append(Refusal(kernel, message, line))
-        return refusals
+                text = f"{kernel} does not take its arguments: {message}"
+                line = str(getattr(getattr(error, "node", None), "lineno", 0))
+                first = first or CaughtError(REFUSED, text, (line,), "")
+        return first
 
     def _check(
         self, kernel: str, function: Kernel, arguments: Mapping[str, Any]

@@ -56,12 +56,8 @@ class KernelReferences:
 
     def kernels(self, value: Any) -> frozenset[str]:
         """Return all kernels that a function or class may launch."""
-        names = set()
-        for kernel in self.reachable(value, kernel_name):
-            name = kernel_name(kernel)
-            if name:
-                names.add(name)
-        return frozenset(names)
+        kernels = self.reachable(value, kernel_name)
+        return frozenset(str(kernel_name(kernel)) for kernel in kernels)
 
     def reachable(self, value: Any, is_end: Callable[[Any], object]) -> Iterator[Any]:
         """Yield the ends that can be reached from a value; references of ends are not followed."""

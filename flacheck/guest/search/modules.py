@@ -171,13 +171,11 @@ def _parent_folder(name: str) -> str:
 
 def _modules_on_disk(name: str) -> Iterator[str]:
     """Yield the modules of an imported package, each package before its modules."""
-    for folder in getattr(sys.modules[name], "__path__", ()):
-        yield from _modules_in_folder(name, folder)
-
-
-def _modules_in_folder(package: str, folder: str) -> Iterator[str]:
-    for entry in pkgutil.iter_modules([folder], f"{package}."):
-        yield entry.name
-        if entry.ispkg:
-            inner_folder = os.path.join(folder, entry.name.rpartition(".")[2])
-            yield from _modules_in_folder(entry.name, inner_folder)
+    folders = {name: list(getattr(sys.modules[name], "__path__", ()))}
+    while folders:
+        package, paths = folders.popitem()
+        for entry in pkgutil.iter_modules(paths, f"{package}."):
+            yield entry.name
+            if entry.ispkg:
+                last = entry.name.rpartition(".")[2]
+                folders[entry.name] = [os.path.join(path, last) for path in paths]

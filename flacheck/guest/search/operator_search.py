@@ -1,5 +1,6 @@
 """A list of generators of calls, tried in order of trust until all kernels are recorded."""
 
+import functools
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -115,15 +116,12 @@ class OperatorSearch:
         for operator in operators:
             if self._is_time_over():
                 return
-            self._generate(generator, operator)
-
-    def _generate(self, generator: _Generator, operator: Operator) -> None:
-        """Make calls; an exception that a package's objects cause in the driver ends them."""
-        _, error = outcome_of(lambda: generator(operator))
-        if error is not None:
-            message = f"flacheck failed: {type(error).__name__}: {error}"
-            failures = self._report_entry(operator)["failures"]
-            failures.setdefault("driver", message[:_MAX_MESSAGE])
+            _, error = outcome_of(functools.partial(generator, operator))
+            if error is not None:
+                # A package's objects have caused it in the driver.
+                message = f"flacheck failed: {type(error).__name__}: {error}"
+                failures = self._report_entry(operator)["failures"]
+                failures.setdefault("driver", message[:_MAX_MESSAGE])
 
     def _is_time_over(self) -> bool:
         return self._clock() > self._end or time.process_time() > self._cpu_limit

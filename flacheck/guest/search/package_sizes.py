@@ -1,12 +1,12 @@
 """The sizes that a package itself names: in its tests and in its configuration classes."""
 
 import ast
-import inspect
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
+from ..inference.operators import parameters_of
 from ..pysource.functions import file_tree, last_name, walk
 
 _TESTS = "the package's tests"
@@ -34,19 +34,10 @@ def package_sizes(modules: Iterable[ModuleType], checkout: str | None) -> list[R
         for name, value in list(vars(module).items()):
             is_own = isinstance(value, type) and value.__module__ == module.__name__
             if is_own and name.endswith("Config"):
-                sizes = _sizes(_defaults(value))
+                sizes = _sizes({each.name: each.default for each in parameters_of(value)})
                 if "K" in sizes:
                     rows.append({"name": f"the package's {name}", "sizes": sizes})
     return rows
-
-
-def _defaults(config: type) -> dict[str, Any]:
-    """Return the defaults of a class's constructor."""
-    try:
-        parameters = inspect.signature(config).parameters.values()
-    except (ValueError, TypeError):
-        return {}
-    return {parameter.name: parameter.default for parameter in parameters}
 
 
 def _sizes(values: Mapping[str, Any]) -> dict[str, int]:

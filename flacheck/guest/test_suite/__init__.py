@@ -11,7 +11,6 @@ in the available time, "unrun": the number of cases that did not run, "uncollect
 "ended": why nothing could run, or null, "work": in seconds of a usual machine, "seconds": of CPU}
 """
 
-import json
 import os
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import Any
 
 from ..engine import channel
 from ..recorder.session import Settings, session
+from ..search import write_json
 
 
 def main() -> None:
@@ -34,10 +34,7 @@ def main() -> None:
         # A launches file has a header even without launches.
         recorder.journal.begin()
     report["seconds"] = round(time.process_time(), 1)
-    partial = f"{config['report']}.part"
-    with open(partial, "w", encoding="utf-8") as file:
-        json.dump(report, file, indent=1)
-    os.replace(partial, config["report"])
+    write_json(report, config["report"])
 
 
 def _run(config: dict[str, Any], recorder: Any) -> dict[str, Any]:

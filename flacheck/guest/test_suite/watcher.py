@@ -118,16 +118,12 @@ class Watcher:
                 self._wanting.append(report.nodeid)
 
     def report(self) -> dict[str, Any]:
-        cut = []
-        for name, ran in self._functions.items():
-            if not ran:
-                cut.append(name)
         return {
             "tests": self._counts,
             "failures": self._failures,
             "wanting": self._wanting,
             "uncollected": self._uncollected,
-            "cut": cut,
+            "cut": [name for name, ran in self._functions.items() if not ran],
             "unrun": self._thinned + self._waiting,
             "ended": None,
         }
