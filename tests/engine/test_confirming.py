@@ -31,25 +31,6 @@ def test_unstable_is_unstable_for_all(store: Store) -> None:
     assert sum((record.reason or "").startswith("unstable: FC302") for record in records) >= 1
 
 
-def test_an_unstable_signature_leaves_real_failures_failing(store: Store) -> None:
-    """Each failure of the signature is repeated alone, and those that repeat fail."""
-    table = {
-        "used": "pid",
-        "flaky": ASSERTION.replace("abort", "flaky"),
-        "bad": ASSERTION,
-    }
-    cells = [fake.cell("used"), fake.cell("flaky")]
-    cells += [fake.cell("bad", num_warps=warps) for warps in range(1, 6)]
-    records = {
-        (record.kernel, record.options.get("num_warps")): record
-        for record in run(store, cells, table, jobs=1)
-    }
-    assert records.pop(("fake.flaky", None)).verdict is Verdict.UNKNOWN
-    assert records.pop(("fake.used", None)).verdict is Verdict.COMPILES
-    assert {record.verdict for record in records.values()} == {Verdict.FAILS}
-    assert len({record.signature for record in records.values()}) == 1
-
-
 def test_what_waits_for_a_confirmation_is_settled_with_it(store: Store) -> None:
     """Held records are stored and yielded once, in one run."""
     cells = [fake.cell("bad", num_warps=warps) for warps in range(1, 41)]

@@ -174,22 +174,6 @@ def warps(records: Iterable[Record]) -> list[tuple[str, int, str]]:
     return [(r.kernel, r.options["num_warps"], r.verdict.value) for r in records]
 
 
-def test_where_a_configuration_is_skipped_its_alternatives_are_compiled(store: Store) -> None:
-    """Alternatives are compiled one after the other until one compiles, and only after a skip."""
-    warps_seen = warps(
-        settle(store, [launch_with_choices("fits_in_two"), launch_with_choices("a")])
-    )
-    assert sorted(warps_seen) == [
-        ("fake.a", 4, "compiles"),
-        ("fake.fits_in_two", 2, "compiles"),
-        ("fake.fits_in_two", 4, "fails"),
-        ("fake.fits_in_two", 8, "fails"),
-    ]
-    (answer,) = standings(questions.in_force(store), store.current)
-    assert (answer.is_good, answer.progress) == (True, "4/4")
-    assert store.run().finished is not None
-
-
 def test_a_launch_that_nothing_fits_fails_after_its_last_configuration(store: Store) -> None:
     """A launch fails after all of its configurations were tried."""
     warps_seen = warps(settle(store, [launch_with_choices("tolerated")]))

@@ -12,7 +12,7 @@ from packaging.version import Version
 from flacheck import toolchains
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.tables.targets import TARGETS
-from flacheck.toolchains import connections, index, triton_releases, wheels
+from flacheck.toolchains import connections, index, triton_releases
 from tests import fake_installer
 from tests.made_toolchains import failure, identities
 
@@ -98,23 +98,6 @@ def test_what_does_not_exist_is_a_usage_error(installer_log: Path, spec: str, me
     """The message names what there is."""
     with pytest.raises(UsageError, match=message.replace(".", r"\.")):
         toolchains.resolve([spec])
-
-
-def test_offline_known_releases_resolve_and_specifiers_go_by_the_shipped_table(
-    installer_log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An exact known version needs no index, and a specifier gives a warning that none was read."""
-
-    def unreachable(*_: object, **__: object) -> list[Version]:
-        raise wheels.Offline("the package index could not be reached")
-
-    monkeypatch.setattr(index, "available", unreachable)
-    assert identities("3.4.0") == ["triton==3.4.0"]
-    resolution = toolchains.resolve([">=3.3,<3.5"])
-    assert [c.version for c in resolution.choices] == ["3.3.0", "3.3.1", "3.4.0"]
-    assert "could not be reached" in resolution.warnings[0]
-    with pytest.raises(ToolchainError):
-        toolchains.resolve(["3.45.0"])
 
 
 def test_a_toolchain_tells_its_worker_and_its_targets(installer_log: Path) -> None:

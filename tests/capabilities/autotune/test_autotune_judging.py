@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-from flacheck.capabilities.autotune import judging
 from flacheck.capabilities.autotune.results import Fate
-from flacheck.capabilities.autotune.trials import trials
 from tests.made_records import failure, unknown
-from tests.made_tuned import call, constexpr, fatal, good, result, skipped, tuned_launch
+from tests.made_tuned import fatal, good, result, skipped
 
 
 def test_a_fate_is_what_the_trial_showed(tmp_path: Path) -> None:
@@ -45,19 +42,3 @@ def test_a_key_past_the_end_ends_the_run_before_any_trial(tmp_path: Path) -> Non
     assert [(each.compiles, each.fate) for each in outcome.configs] == [(True, Fate.ENDS_RUN)] * 2
     assert outcome.ends is not None
     assert "IndexError" in outcome.ends
-
-
-def test_tuning_keys_are_those_of_the_calls_that_the_launch_stands_for(tmp_path: Path) -> None:
-    """Calls that share the launch's binary give its tuning keys, each once."""
-    other = call(x={"dtype": "fp16", "align": 16})
-    alike = (call(), call(T={"int": 1024}), call(H=constexpr(8)))
-    launch = replace(tuned_launch(tmp_path, *alike, other), equivalent_calls=alike)
-    tuner_trials = trials(launch)
-    records = {cell.key: good() for cell in tuner_trials.configs}
-    outcome = judging.judge(tuner_trials, records, [1.0, 2.0])
-    assert [str(key) for key in outcome.tuning_keys] == [
-        "H=4 K=64 USE_G=False bf16",
-        "H=8 K=64 USE_G=False bf16",
-    ]
-    assert outcome.cost is not None
-    assert outcome.cost.keys == 3

@@ -78,24 +78,6 @@ def releases_of(bisection: Bisection) -> list[str]:
     return [entry.toolchain[6:] for entry in bisection.history]
 
 
-def test_a_history_of_several_changes_is_shown_as_such(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another assertion is a change too, with the torch releases of each side."""
-    family(monkeypatch, {"delta": {**HISTORY, "else": "compile"}})
-    bisection = bisect(store, fake.cell("delta", "3.0"))
-    assert changes_of(bisection) == [
-        ("2.0", "3.0", Kind.FAIL),
-        ("3.0", "4.0", Kind.CAUSE),
-        ("5.0", "6.0", Kind.PASS),
-        ("8.0", "9.0", Kind.FAIL),
-    ]
-    assert [(change.torch_before, change.torch_after) for change in bisection.changes][::2] == [
-        (("2.5.0", "2.5.1"), ("2.6.0",)),
-        (("2.7.1",), ("2.8.0",)),
-    ]
-
-
 def test_what_broke_and_what_mended_a_cell_takes_few_compiles(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

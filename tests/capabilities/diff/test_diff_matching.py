@@ -8,24 +8,6 @@ from tests.made_records import failure, record, unknown
 OLD, NEW = "triton==3.1.0", "triton==3.2.0"
 
 
-def test_the_same_launch_options_and_target_are_a_pair() -> None:
-    """Order and package version do not matter for a pair."""
-    before = [
-        record(toolchain=OLD, options={"num_warps": 4}),
-        record(toolchain=OLD, options={"num_warps": 8}),
-    ]
-    after = [
-        record(toolchain=NEW, options={"num_warps": 8}, package="flash-linear-attention==0.4.2"),
-        record(toolchain=NEW, options={"num_warps": 4}),
-    ]
-    pairs = match(before, after)
-    assert all(pair.exact for pair in pairs)
-    assert [(pair.before, pair.after) for pair in pairs] == [
-        (before[0], after[1]),
-        (before[1], after[0]),
-    ]
-
-
 def test_what_remains_is_compared_by_kernel_and_dtype_with_the_best_of_each_side() -> None:
     """Cells without an exact partner are paired by their kernel's best verdict."""
     before = [

@@ -19,7 +19,7 @@ from tests.made_gate import (
     on,
     states,
 )
-from tests.made_records import DELTA, PACKAGE, failure, record, skipped, unknown
+from tests.made_records import DELTA, failure, record, skipped, unknown
 
 
 @pytest.mark.parametrize(
@@ -169,19 +169,3 @@ def test_what_is_known_good_is_said_as_a_requirement() -> None:
         gate([BROKEN], "triton==3.2.0", waivers=(Waiver(reason="known", kernel="*"),)).known_good
         == ()
     )
-
-
-def test_an_advisory_is_said_of_a_release_that_nobody_compiled_for() -> None:
-    """A release without a record has the advisories of the other releases' kernels."""
-    calls: list[Any] = []
-
-    def advise(kernels: Any, triton: str, target: str, packages: Any) -> list[str]:
-        calls.append((set(kernels), triton, target, set(packages)))
-        return ["wrong gradients"]
-
-    outcome = gate(COMPILES, "triton==3.3.1", advise=advise)
-    (version,) = outcome.versions
-    assert (version.state, version.advisories) == (ReleaseState.NO_RECORD, ("wrong gradients",))
-    assert ({DELTA}, "3.3.1", "sm90", {PACKAGE}) in calls
-    assert outcome.exit_code() is Exit.INCOMPLETE
-    assert outcome.exit_code(strict=True) is Exit.FINDINGS

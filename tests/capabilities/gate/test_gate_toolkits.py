@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from flacheck.capabilities.gate import pins, sources
+from flacheck.capabilities.gate import sources
 from flacheck.capabilities.gate.admission import Releases
-from flacheck.capabilities.gate.compilers import NVCC, TRITON
+from flacheck.capabilities.gate.compilers import NVCC
 from flacheck.capabilities.gate.evidence import Evidence, RecordFilter
 from flacheck.capabilities.gate.judging import Judge
 from flacheck.capabilities.gate.pins import Installation, Pin
@@ -75,21 +75,6 @@ def test_pins_that_exclude_each_other_are_a_contradiction() -> None:
 def test_an_open_pin_admits_releases_that_nobody_knows() -> None:
     """Unknown newer toolkits are listed, and the gate can pass."""
     assert states(gate(RECORDS, ">=13.5")) == {"13.5.37": "good", ">13.5.37": "no-record"}
-
-
-def test_the_other_compilers_pins_are_left_out(tmp_path: Path) -> None:
-    """A file with both compilers is judged for Triton by default."""
-    file = tmp_path / "requirements.txt"
-    file.write_text("torch==2.9.1\nnvidia-cuda-nvcc>=13.0,<13.4\nnvidia_cuda_nvcc!=13.2.51\n")
-    installations = sources.of_files([file])
-    assert pins.pinned_compiler(installations) is TRITON
-    (about,) = (each.about(NVCC) for each in installations)
-    assert [pin.requirement for pin in about.pins] == [
-        "nvidia-cuda-nvcc>=13.0,<13.4",
-        "nvidia-cuda-nvcc!=13.2.51",
-    ]
-    file.write_text("nvidia-cuda-nvcc>=13.0,<13.4\n")
-    assert pins.pinned_compiler(sources.of_files([file])) is NVCC
 
 
 def test_a_lock_holds_a_toolkit_by_itself(tmp_path: Path) -> None:

@@ -247,24 +247,6 @@ def test_an_interrupt_while_releases_are_made_ready_leaves_nothing(
     assert not (folder / "out").exists()
 
 
-def test_an_interrupt_before_the_first_improvement_leaves_the_original(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The original is verified and written with its issue."""
-
-    def raise_interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Reproduction, "_improve", raise_interrupt)
-    outcome = repro("--format", "json")
-    about = json.loads(outcome.stdout)
-    assert outcome.exit_code == 130
-    assert about["complete"] is False
-    assert "tl.program_id" in (folder / "out/repro.py").read_text()
-    assert about["runs"] == {"reproduced": 3, "of": 3}
-    assert "issue.md" in about["files"]
-
-
 def test_a_symptom_that_no_script_shows_is_reported_before_the_search(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

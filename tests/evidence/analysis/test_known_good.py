@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -29,23 +28,6 @@ from tests.made_records import (
 def _good(*records: Record) -> list[str]:
     releases = summary_of(records).known_good
     return [release.triton for release in releases if release.state is StandingState.GOOD]
-
-
-def test_a_release_whose_cells_all_compile_is_known_good() -> None:
-    """A known-good release has its torch releases, targets and number of cells."""
-    summary = summary_of([record(), record(target="sm80")])
-    (release,) = json.loads(json.dumps(summary.document().to_json()))["known_good"]
-    assert release == {
-        "toolchain": "triton==3.2.0",
-        "triton": "3.2.0",
-        "torch": ["2.6.0"],
-        "targets": ["sm80", "sm90"],
-        "cells": 2,
-        "advisories": [],
-        "standing": "good",
-        "configurations": {"answered": 2, "of": 2},
-        "kernels": {"answered": 2, "of": 2},
-    }
 
 
 def test_specifiers_name_triton_and_torch_for_each_target() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from flacheck.evidence.analysis.standing import Standing
 from flacheck.evidence.analysis.standings import standing
 from flacheck.evidence.baseline.comparing import BaselineComparison, compare
@@ -35,24 +33,6 @@ def test_a_failure_that_the_baseline_has_is_known() -> None:
     now = [record(), *(failure(options={"num_warps": warps}) for warps in (8, 16))]
     comparison = compare_records([record(), failure(options={"num_warps": 8})], now)
     assert (comparison.new, comparison.known_count, comparison.fixed_failures) == ((), 2, ())
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"kernel": "m:other"},
-        {"line": "Assertion `other' failed."},
-        {"target": "sm80"},
-        {"toolchain": "triton==3.4.0"},
-    ],
-)
-def test_another_kernel_signature_target_or_release_is_new(change: dict[str, str]) -> None:
-    """A failure of another kernel, signature, target or release is new."""
-    comparison = compare_records([failure()], [failure(), failure(**change)])  # type: ignore[arg-type]
-    (new,) = comparison.new
-    assert comparison.known_count == 1
-    assert new.kernel == change.get("kernel", DELTA)
-    assert new.line == change.get("line", "Assertion `reshapeOuts' failed.")
 
 
 def test_a_failure_that_is_gone_is_mended() -> None:

@@ -83,25 +83,6 @@ def replace_keys(baseline: Baseline) -> str:
     return "\n".join(line for line in lines if '"keys"' not in line)
 
 
-def test_a_file_says_what_was_counted() -> None:
-    """A place has counts by state, kernel and signature."""
-    fails = [failure(options={"num_warps": warps}) for warps in (8, 16)]
-    records = [record(), record(**OTHER), unknown(kernel="m:slow"), *fails]
-    (question,) = baseline_from(*of(records, SPEC)).questions
-    assert (question.about, question.kernels) == ("shop", (DELTA, "m:other", "m:slow"))
-    (place,) = question.places
-    assert (place.version, place.state, place.requested_count, place.answered_count) == (
-        "1.0",
-        "bad",
-        5,
-        5,
-    )
-    assert (place.compiles, place.undecided_counts) == (2, {"m:slow": 1})
-    (known_failure,) = place.failures
-    assert (known_failure.signature, known_failure.kernels) == (fails[0].signature, {DELTA: 2})
-    assert known_failure.line == "Assertion `reshapeOuts' failed."
-
-
 def test_a_config_that_another_makes_up_for_is_no_failure() -> None:
     """A skipped or slow configuration is not a failure if another one compiles."""
     records = [
@@ -197,22 +178,6 @@ def test_cells_made_of_counts_have_keys_of_their_own(count: int) -> None:
     keys = Counter(cell.key for each in again for cell in each.cells)
     assert set(keys.values()) == {1}
     assert len(keys) == count + 2
-
-
-def test_a_failure_of_every_release_stays_a_failure_in_the_file() -> None:
-    """A failure of every release is stored as one and judged as the package's."""
-    records = []
-    for release in ("triton==3.4.0", "triton==3.5.1"):
-        invalid_cell = failure("FC111", "no", stage="ast", toolchain=release, **OTHER)
-        records += [record(toolchain=release), invalid_cell]
-    standings = judge(of(records, SPEC))
-    assert [each.state.value for each in standings] == ["screened", "screened"]
-    baseline = baseline_from(*standings)
-    (question,) = baseline.questions
-    assert [place.state for place in question.places] == ["bad", "bad"]
-    assert [place.unproven for place in question.places] == [("m:other",), ("m:other",)]
-    again = judge(standings_of(baseline))
-    assert [each.state.value for each in again] == ["screened", "screened"]
 
 
 def test_a_kernel_without_a_compile_frees_no_release() -> None:

@@ -243,24 +243,6 @@ def test_an_error_of_the_standard_library_is_no_failure_of_the_unit(
     assert [finding.code for finding in read(text)] == ["FC813"]
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("B b = a;", 'no suitable user-defined conversion from "A" to "B" exists'),
-        ('static_assert(std::is_same_v<T, int>, "int");', 'static assertion failed with "int"'),
-        ("std::size_t n = missing;", 'identifier "missing" is undefined'),
-    ],
-)
-def test_an_error_of_the_unit_is_a_failure(
-    unit: Path, line: str, message: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """This holds also if the unit uses the standard library: nvcc reports the same."""
-    unit.write_text(f"{line}\n")
-    log = f"csrc/fwd.cu(1): error: {message}\n\n1 error detected in the compilation of"
-    ask(unit, Answers((6, log)))
-    assert capfd.readouterr().err.startswith("csrc/fwd.cu(1): error")
-
-
 def test_a_hostile_unit_reaches_no_compiler(unit: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The unit's sources are searched first, because NVRTC cannot list the files that it reads."""
     unit.write_text('#include "/etc/passwd"\n')

@@ -77,24 +77,6 @@ def test_any_of_the_globs_on_any_of_the_paths_will_do() -> None:
     assert not came_through(("gla",), [RETENTION])
 
 
-@pytest.mark.parametrize(
-    ("op", "dtypes"),
-    [
-        ("retention", {"bf16", "fp16"}),
-        ("chunk_gla", {"fp16", "fp32"}),
-        ("GatedLinearAttention", {"fp16", "fp32"}),
-        ("fla.ops.*", {"bf16", "fp16", "fp32"}),
-    ],
-)
-def test_a_scan_of_a_launches_file_takes_what_came_through(
-    file: Path, op: str, dtypes: set[str]
-) -> None:
-    """This includes a path that was only recorded with a later launch."""
-    whole = plan(Subject(str(file)), Selection(ops=(op,), toolchains=("3.2.0",)))
-    assert {cell.launch.args["x"]["dtype"] for cell in whole.cells if cell.launch} == dtypes
-    assert whole.selection["ops"] == [op]
-
-
 def test_the_keys_of_cells_do_not_depend_on_paths(file: Path, tmp_path: Path) -> None:
     """A file without paths has the same cells."""
     lines = [json.loads(line) for line in file.read_text().splitlines()]

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from flacheck.errors import Exit, MatrixError
-from flacheck.model import Corpus
 from flacheck.subjects.inputs import corpus
 from flacheck.subjects.inputs.expand import Source
 
@@ -78,22 +77,6 @@ def _names_changed(before: str, after: str, folder: Path) -> set[str]:
     assert before in FAMILY
     old, new = _digests(folder), _digests(folder, FAMILY.replace(before, after))
     return {name for name in old if old[name] != new[name]}
-
-
-def test_a_kernel_is_named_after_its_file_and_carries_its_declarations(tmp_path: Path) -> None:
-    """`family.kernel`, its origin, operator, form, launch template, configurations, keys and
-    shapes."""
-    source = _load(tmp_path)
-    assert list(source) == ["sums.add", "sums.zero"]
-    add = source["sums.add"]
-    assert add.kernel.origin == Corpus("sums", "add")
-    assert (add.kernel.operator, add.kernel.form, add.kernel.package) == ("addition", "chunk", None)
-    (launch,) = add.launches
-    assert launch.args["T"] == {"int": "{T}"}
-    assert launch.omitted == ("BT",)
-    assert launch.configs[1] == {"kwargs": {"BT": 64}, "num_warps": 8}
-    assert launch.keys == ("B",)
-    assert add.shapes == ({"B": 1, "T": 64}, {"B": 2, "T": 128})
 
 
 def test_our_families_are_read_without_importing_a_compiler() -> None:

@@ -103,25 +103,6 @@ def test_identical_launches_are_one_with_a_count(tmp_path: Path) -> None:
     assert file_read.end == {"end": True}
 
 
-def test_sizes_are_read_beside_the_launch(tmp_path: Path) -> None:
-    """Sizes do not distinguish launches.
-
-    Equal launches are counted by the first, and keys do not change.
-    """
-    sizes = {"storages": [8], "tensors": {"x": {**PLACE, "values": [1, -2]}}, "grids": [[4], None]}
-    more = {**launch(**sizes), "storages": [16]}
-    (one,) = read(write(tmp_path, HEADER, launch(**sizes), more)).launches
-    assert one.count == 2
-    assert one.memory
-    assert one.memory.storages == (8,)
-    assert one.grids == ((4,), None)
-    plain = json.loads(json.dumps(one.memory.to_json()))
-    assert plain == {"storages": [8], "tensors": sizes["tensors"]}
-    (bare,) = read(write(tmp_path, HEADER, launch())).launches
-    assert bare.memory is None
-    assert sources([bare]) == sources([one])
-
-
 def test_numbers_that_json_does_not_have_are_words(tmp_path: Path) -> None:
     """A strict reader reads the file; files of earlier recorders have Python's own words."""
     args = {
@@ -184,24 +165,6 @@ def test_one_configuration_of_each_kernel_and_dtype_can_be_asked(tmp_path: Path)
     ]
     assert warnings_seen == [("bf16", 4), ("fp16", 4)]
     assert len(plan(Subject(str(file)), selection).cells) == 4
-
-
-def test_a_scan_warns_of_launches_that_may_be_others_on_the_card(tmp_path: Path) -> None:
-    """The warning counts the launches within the selection only."""
-    file = write(
-        tmp_path, HEADER, launch(guessed="program:7"), launch(id="b" * 16, kernel="program:other")
-    )
-    warnings = plan(
-        Subject(str(file)), Selection(targets=("sm90",), toolchains=("3.7.1",))
-    ).warnings
-    assert any(
-        text.startswith("1 of 2 launches may depend on values") and "program:7" in text
-        for text in warnings
-    )
-    other = plan(
-        Subject(str(file)), Selection(kernels=("other",), targets=("sm90",), toolchains=("3.7.1",))
-    ).warnings
-    assert not any("may rest" in text for text in other)
 
 
 def test_a_killed_program_leaves_what_it_had(tmp_path: Path) -> None:
