@@ -22,8 +22,9 @@ from flacheck.toolchains import connections, index, wheels
 from tests import fake_installer
 from tests.paths import ROOT, TESTS
 
-# A busy machine slows examples down, so they have no deadline.
-hypothesis.settings.register_profile("flacheck", deadline=None)
+# A busy machine slows examples down, so they have no deadline. CI tries more of them.
+EXAMPLES = 100 if "CI" in os.environ else 50
+hypothesis.settings.register_profile("flacheck", deadline=None, max_examples=EXAMPLES)
 hypothesis.settings.load_profile("flacheck")
 
 # One runner at a time uses a GPU; each test process has a fake one of its own.

@@ -27,6 +27,7 @@ def logs(kind: str) -> list[str]:
     return sorted(str(path.relative_to(LOGS)) for path in LOGS.glob(f"*/{kind}-*.log"))
 
 
+@cache
 def evidence(kind: str) -> list[tuple[str, str]]:
     """The codes with the names of their logs of a kind, in a code's folder or listed for it."""
     pairs = [(name.partition("/")[0], name) for name in logs(kind)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -39,27 +40,30 @@ def launching(x, F: tl.constexpr):
 X = {"x": {"dtype": "fp32", "align": 16}, "F": {"constexpr": None}}
 
 
-def worker_answers(
-    source: str, args: dict[str, Any], name: str = "plain", trust: bool = False, **launch: Any
-) -> Attempt:
+@pytest.fixture(scope="module")
+def worker_answers() -> Iterator[Callable[..., Attempt]]:
+    """Return a function that compiles a source; all tests share the worker."""
     toolchain = toolchains.provide(toolchains.FAMILIES["triton"].find_installed())
-    kind = worker_kind(toolchain, None, False, 8192, trust)
-    request = {
-        "op": "compile",
-        "kernel": {"source": source, "qualname": name},
-        "card": dataclasses.asdict(targets.find("sm90")),
-        "target": "sm90",
-        "launch": {"args": args, **launch},
-        "options": {},
-        "until": "ttir",
-    }
     pool = LocalPool(1, lambda task: 120)
-    try:
-        pool.submit([Task(0, kind, request)])
+
+    def ask(
+        source: str, args: dict[str, Any], name: str = "plain", trust: bool = False, **launch: Any
+    ) -> Attempt:
+        request = {
+            "op": "compile",
+            "kernel": {"source": source, "qualname": name},
+            "card": dataclasses.asdict(targets.find("sm90")),
+            "target": "sm90",
+            "launch": {"args": args, **launch},
+            "options": {},
+            "until": "ttir",
+        }
+        pool.submit([Task(0, worker_kind(toolchain, None, False, 8192, trust), request)])
         [(_, attempt)] = next(pool.results())
-    finally:
-        pool.close()
-    return attempt
+        return attempt
+
+    yield ask
+    pool.close()
 
 
 def refusal(attempt: Attempt) -> str:
@@ -72,7 +76,7 @@ def refusal(attempt: Attempt) -> str:
     return record.reason
 
 
-def test_a_source_of_the_language_compiles() -> None:
+def test_a_source_of_the_language_compiles(worker_answers: Callable[..., Attempt]) -> None:
     """Builtins, library functions, constants and Triton's own functions are accepted."""
     answer = worker_answers(SOURCE, X)
     assert answer.outcome is Outcome.FINISHED, answer.log
@@ -92,13 +96,17 @@ def test_a_source_of_the_language_compiles() -> None:
         ("from triton.language.math import wraps as EXP", "math.wraps is not a function"),
     ],
 )
-def test_a_name_that_leads_out_of_the_language_is_refused(source: str, what: str) -> None:
+def test_a_name_that_leads_out_of_the_language_is_refused(
+    worker_answers: Callable[..., Attempt], source: str, what: str
+) -> None:
     """The source is refused before its module runs."""
     assert what in refusal(worker_answers(SOURCE.replace("EXP = tl.exp", source), X))
 
 
 @pytest.mark.parametrize("option", ["extern_libs", "ir_override", "debug", "grid"])
-def test_an_argument_that_is_not_a_parameter_is_refused(option: str) -> None:
+def test_an_argument_that_is_not_a_parameter_is_refused(
+    worker_answers: Callable[..., Attempt], option: str
+) -> None:
     """Triton would take such an argument for an option, and some options name files."""
     args = {**X, option: {"constexpr": "/etc/hostname.ptx"}}
     assert f"the argument {option} is not a parameter" in refusal(worker_answers(SOURCE, args))
@@ -107,7 +115,7 @@ def test_an_argument_that_is_not_a_parameter_is_refused(option: str) -> None:
     assert f"the argument {option} is not a parameter" in refusal(answer)
 
 
-def test_a_module_is_not_a_constant_of_a_launch() -> None:
+def test_a_module_is_not_a_constant_of_a_launch(worker_answers: Callable[..., Attempt]) -> None:
     """A launch may name functions that the kernel's source holds."""
     answer = worker_answers(SOURCE, {**X, "F": {"constexpr": {"function": "tl"}}})
     assert "the constant tl is not a function" in refusal(answer)
@@ -115,13 +123,15 @@ def test_a_module_is_not_a_constant_of_a_launch() -> None:
     assert answer.outcome is Outcome.FINISHED, answer.log
 
 
-def test_a_kernel_launches_no_kernel() -> None:
+def test_a_kernel_launches_no_kernel(worker_answers: Callable[..., Attempt]) -> None:
     """The options of such a launch would be the source's own."""
     args = {**X, "F": {"constexpr": {"function": "inner"}}}
     assert "the source launches a kernel" in refusal(worker_answers(SOURCE, args, "launching"))
 
 
-def test_a_function_that_triton_reads_otherwise_is_refused() -> None:
+def test_a_function_that_triton_reads_otherwise_is_refused(
+    worker_answers: Callable[..., Attempt],
+) -> None:
     """The file holds a second text, which Python does not run."""
     hidden = "\ndef plain(x, F):\n    tl.store(x, 0.0)\n\n#"
     decorator = f"@triton.jit(do_not_specialize=['''{hidden}'''])"
@@ -129,7 +139,9 @@ def test_a_function_that_triton_reads_otherwise_is_refused() -> None:
     assert "Triton reads plain otherwise" in refusal(worker_answers(source, X))
 
 
-def test_a_trusted_source_is_not_held_to_the_language() -> None:
+def test_a_trusted_source_is_not_held_to_the_language(
+    worker_answers: Callable[..., Attempt],
+) -> None:
     """With `--trust` the source is not checked."""
     source = SOURCE.replace("EXP = tl.exp", "import os\nEXP = tl.exp\nNAME = os.name")
     answer = worker_answers(source, X, trust=True)
