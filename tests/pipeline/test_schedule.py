@@ -85,6 +85,28 @@ def test_a_partial_answer_sees_every_kernel_in_bf16_at_its_largest_size() -> Non
     ]
 
 
+def test_the_nearest_times_count() -> None:
+    """Times of other launches, of other options and of all kernels have less weight, in this
+    order."""
+    costs = Costs.of(
+        [
+            cost("a", 2),
+            cost("a", 4),
+            cost("a", 30, options="{}"),
+            cost("b", 4),
+            cost("b", 9, launch="{}"),
+            cost("b", 9, package="fla==1"),
+        ]
+    )
+    a, b, unknown = cells("a", "b", "c")
+    assert [costs.seconds(a), costs.seconds(b), costs.seconds(unknown)] == [
+        3,
+        4,
+        pytest.approx(58 / 6),
+    ]
+    assert costs.seconds(fake.cell("a", num_warps=16)) == 12
+
+
 def test_the_work_done_goes_by_expected_seconds() -> None:
     """A cell that is not expected, such as an alternative or a cached one, adds nothing."""
     costs = Costs.of([cost("a", 1), cost("b", 3)])

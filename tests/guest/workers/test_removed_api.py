@@ -115,6 +115,24 @@ def test_only_a_name_that_leads_to_triton_tells_of_the_release(text: str, api: s
     assert removed_api(error.value) == api
 
 
+def test_what_looks_for_a_kernels_functions_reads_its_source_too() -> None:
+    """Older releases fail there, before the front end begins."""
+
+    class Finder(Generator):
+        def __init__(self) -> None:
+            super().__init__()
+            self.globals, self.local_names = self.gscope, {"x"}
+            del self.gscope, self.lscope
+
+        def visit_Name(self, node: ast.Name) -> Any:
+            return self.globals.get(node.id)
+
+    for text, api in (("tl.libdevice.exp(1)", "tl.libdevice"), ("x.shape", None)):
+        with pytest.raises(AttributeError) as error:
+            Finder().read(text)
+        assert removed_api(error.value) == api
+
+
 def test_the_cause_counts_however_it_is_wrapped() -> None:
     """The compiler wraps the cause in errors of its own."""
     with pytest.raises(ValueError, match="at 1:2") as error:
