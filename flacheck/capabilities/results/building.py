@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+import msgspec
+
 from flacheck import files, rules
 from flacheck.errors import EmptySelection, FlacheckError, IncompleteError, UsageError
 from flacheck.evidence.analysis.fallbacks import ReportedFallback
@@ -23,6 +25,7 @@ from flacheck.evidence.published.form import (
     MOST_BYTES,
     CaptureFacts,
     FileEntry,
+    decode_body,
     decode_header,
     encode,
     file_name,
@@ -125,6 +128,7 @@ def build(building: Building, store: Store) -> Generator[Event, None, list[FileE
     for number, combination in enumerate(building.combinations, 1):
         of = f"{number} of {len(building.combinations)}"
         toolchains = building.missing(combination)
+        _add_measurements(combination, building, store)
         if not toolchains:
             yield Progress(f"{combination.name} is built ({of})")
             continue
@@ -173,6 +177,21 @@ def _build_one(
         write_manifest(building.folder, building.file)
 
 
+def _add_measurements(combination: Combination, building: Building, store: Store) -> None:
+    """Write the store's measurements into the files that a combination has."""
+    documents = [each for each in stored_measurements(store) if each.target == combination.target]
+    paths = {each: building.folder / combination.file_of(each) for each in combination.toolchains}
+    for toolchain, path in paths.items() if documents else ():
+        if not path.is_file():
+            continue
+        content = files.read_bytes(path, MOST_BYTES)
+        header = decode_header(content, str(path))
+        measured = tuple(beside_first(documents, toolchain, header.about))
+        if measured and measured != header.measured:
+            header = msgspec.structs.replace(header, measured=measured)
+            files.write_whole(path, encode(header, decode_body(content, str(path))))
+
+
 def _build_release(
     combination: Combination, toolchain: str, building: Building, store: Store
 ) -> Generator[Event, None, None]:
@@ -205,9 +224,7 @@ def _build_release(
             raise UsageError(f"{file_name(header)}: {len(content):,} bytes are too many for a file")
         path = building.folder / file_name(header)
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".tmp")
-        temporary.write_bytes(content)
-        temporary.replace(path)
+        files.write_whole(path, content)
 
 
 def _refuse_unclassified(records: Iterable[Record], combination: Combination) -> None:

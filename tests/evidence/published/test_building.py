@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import flacheck
 from flacheck import IncompleteError, toolchains
@@ -13,11 +14,15 @@ from flacheck.capabilities.results import building
 from flacheck.capabilities.results.building import Building, build
 from flacheck.capabilities.results.verifying import find_unclassified
 from flacheck.capabilities.scan.views import published_view
+from flacheck.evidence.measured.comparison import FIELD
 from flacheck.evidence.published.combinations import Combination
+from flacheck.evidence.published.form import decode_body, decode_header
 from flacheck.evidence.published.library import open_library, why_not_valid
+from flacheck.model import Purpose
 from flacheck.pipeline.events import RecordSettled, drain
 from flacheck.pipeline.job import RunOptions
 from flacheck.store import Store
+from tests.evidence.measured.test_comparison import launch, measurement
 from tests.fake.family import FakeFamily
 
 ABORT = "abort f.cpp:1: int f(int) const: Assertion `size == want' failed."
@@ -131,3 +136,20 @@ def test_other_own_kernels_are_not_answered_by_published_results(
     why = why_not_valid(library.header(entry))
     assert why is not None
     assert "own kernels" in why
+
+
+def test_a_measurement_is_added_to_a_file_that_is_there(folder: Path) -> None:
+    """Nothing is compiled again, and the cells stay as they are."""
+    _build(folder, _combination("1.0"))
+    (path,) = (folder / "out").glob("*/*.zst")
+    before = decode_body(path.read_bytes(), path.name)
+    timed = launch("gla", {"fake==0.9": 10.0, "fake==1.0": 14.0})
+    document = structs.replace(measurement(timed), about="quick")
+    with Store.open(folder / "store") as store:
+        run = store.begin_run({}, "quick", purpose=Purpose.MEASURE)
+        store.finish_run(run, {FIELD: document.to_json()})
+    again = _build(folder, _combination("1.0"))
+    assert not any(isinstance(event, RecordSettled) for event in again)
+    (measured,) = decode_header(path.read_bytes(), path.name).measured
+    assert (measured.before, measured.after) == ("fake==0.9", "fake==1.0")
+    assert decode_body(path.read_bytes(), path.name) == before
