@@ -130,6 +130,22 @@ class RankedRelease:
         """True if models meet failures in at least half of the kernels."""
         return bool(self.deciding) and 2 * len(self.deciding) >= len(self.kernel_names)
 
+    @cached_property
+    def unusable(self) -> frozenset[str]:
+        """The kernels that no compiled release compiles: the package's own failures."""
+        return frozenset(each.kernel for each in package_failures(self.standings))
+
+    @property
+    def is_mostly_unusable(self) -> bool:
+        """True if no release compiles more than half of the kernels."""
+        return 2 * len(self.unusable) > (self.kernels.of or len(self.kernel_names))
+
+    @property
+    def unusable_share(self) -> str:
+        """`7 of 9 kernels`."""
+        of = self.kernels.of or len(self.kernel_names)
+        return f"{len(self.unusable)} of {count_noun(of, 'kernel')}"
+
     @property
     def problems(self) -> int:
         """The number of failing kernels that models meet, with the weight of the advisories."""
@@ -142,7 +158,7 @@ class RankedRelease:
             return VerdictWord.NO
         if self.is_open:
             return VerdictWord.UNKNOWN
-        if self.failures or self.advisories:
+        if self.failures or self.advisories or self.is_mostly_unusable:
             return VerdictWord.YES_BUT
         return VerdictWord.YES
 
@@ -263,9 +279,12 @@ def best_answer(
     else:
         words = VerdictWord.YES
         number = "1 kernel compiles" if best.kernels.of == 1 else f"{best.kernels} kernels compile"
-        everywhere = {each.kernel for each in package_failures(best.standings)}
-        others = f"{len(everywhere)} under no release" if everywhere else "none fails"
+        others = f"{len(best.unusable)} under no release" if best.unusable else "none fails"
         text = f"{subject} compiles under {best.label}: {number}, {others}"
+        if best.is_mostly_unusable:
+            words = VerdictWord.YES_BUT
+            text = f"{best.unusable_share} compile under no release: {best.label} is as good as "
+            text += f"any for {subject}"
         if best.failures:
             words = VerdictWord.YES_BUT
             verb = "fails" if failing == 1 else "fail"

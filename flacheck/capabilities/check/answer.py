@@ -132,6 +132,9 @@ def _restriction(judged: JudgedEnvironment) -> str:
     restricted = [failure for each in releases for failure in each.restrictions]
     if restricted:
         return f"not {restricted[0].name}"
+    for release in releases:
+        if release.is_mostly_unusable:
+            return f"{release.unusable_share} compile under no release"
     slower = [each for package in judged.packages for each in package.slower]
     if slower:
         names = {each.operator for each in slower}

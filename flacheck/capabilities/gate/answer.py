@@ -82,7 +82,8 @@ def _points(gate: JudgedPins) -> Iterator[Point]:
     for text, releases in advised.items():
         yield Point(f"{name} {', '.join(releases)}: {text}")
     for why, releases in unproven.items():
-        yield Point(f"{name} {', '.join(some(releases, _SHOWN))}: {why}", "--scan compiles it")
+        remedy = "--scan compiles it" if releases[0][0].isdigit() else "bound the pin"
+        yield Point(f"{name} {', '.join(some(releases, _SHOWN))}: {why}", remedy)
 
 
 def _failures(name: str, release: JudgedRelease) -> str:

@@ -49,6 +49,9 @@ def open_archive(file: Path | None) -> Iterator[Captures | None]:
         return
     with temporary_folder() as name:
         folder = Path(name)
+        if not file.absolute().parent.is_dir():
+            # Before the captures, which take minutes.
+            raise UsageError(f"{file}: the folder {file.absolute().parent} is not there: make it")
         if file.exists():
             _unpack(file, folder)
             yield Captures(folder, file)

@@ -136,6 +136,18 @@ def test_a_failure_that_every_release_shares_is_the_packages() -> None:
     assert "1 of 2 kernels compile, 1 under no release" in " ".join(sentence.split())
 
 
+def test_a_package_that_mostly_fails_everywhere_is_no_plain_yes() -> None:
+    """Yes turns into Yes, but if no release compiles more than half of the kernels."""
+    records = []
+    for release in RELEASES:
+        records.append(record(toolchain=release))
+        for kernel in ("m:other", "m:third"):
+            records.append(failure("FC111", toolchain=release, kernel=kernel))
+    answer = run_answer(judge(evidence(records)), {})
+    assert answer.verdict is VerdictWord.YES_BUT
+    assert "2 of 3 kernels compile under no release" in " ".join(answer.answer.split())
+
+
 @pytest.mark.parametrize("code", ["FC111", "FC501", "FC302"])
 def test_a_failure_that_one_release_is_free_of_is_the_releases(code: str) -> None:
     """If a kernel compiles under one release, its failures belong to the other releases."""
