@@ -270,7 +270,7 @@ def test_what_was_measured_slower_on_this_gpu_restricts_a_yes(here: Path, site: 
     _nvidia_smi(here, "NVIDIA H200, 580.159.04, 9.0")
     _install(site, "torch", "2.15.0", "triton==3.9.0")
     _install(site, "triton", "3.9.0")
-    about = f"{FLA}==0.6.0"
+    about = "liger-kernel==0.8.5"
     times = {"3.5.1": 10.0, "3.6.0": 18.0, "3.9.0": 19.0}
     own = {f"triton=={release}": time for release, time in times.items()}
     with Store.open(here / ".flacheck") as store:
@@ -295,13 +295,13 @@ def test_what_was_measured_slower_on_this_gpu_restricts_a_yes(here: Path, site: 
 def test_what_was_not_measured_is_said(here: Path, site: Path) -> None:
     """The next commands measure it on the GPU that is here."""
     _nvidia_smi(here, "NVIDIA H200, 580.159.04, 9.0")
-    result = flacheck.check(package=f"{FLA}==0.6.0")
+    result = flacheck.check(package=f"{FLA}==0.4.2")
     assert result.packages[0].measured_on == ()
     _install(site, "triton", "3.9.0")
-    result = flacheck.check(package=f"{FLA}==0.6.0")
+    result = flacheck.check(package=f"{FLA}==0.4.2")
     page = "".join(render("markdown", environment.report(result), Display()))
-    assert f"Speed on NVIDIA H200: not measured for {FLA}==0.6.0" in page
-    assert result.next[-1] == f"flacheck measure --package {FLA}==0.6.0 --triton 3.8.0,3.9.0"
+    assert f"Speed on NVIDIA H200: not measured for {FLA}==0.4.2" in page
+    assert result.next[-1] == f"flacheck measure --package {FLA}==0.4.2 --triton 3.8.0,3.9.0"
 
 
 def test_a_package_without_results_is_not_known_with_the_command_that_compiles_it(
