@@ -73,17 +73,21 @@ class Timeouts:
     _slowest: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, task: Task) -> float:
-        seconds = self._most_seconds(task)
-        trial: Trial = task.name
-        if self.postponable > 0 and not trial.was_postponed and trial.confirms is None:
-            seconds = min(seconds, _PATIENCE)
-        return seconds
+        if self.postponable > 0 and self._can_wait(task):
+            return _PATIENCE
+        return self._most_seconds(task)
 
     def is_early(self, task: Task, attempt: Attempt) -> bool:
         """Return True for an attempt that was ended so that others have their turn."""
-        if attempt.outcome is not Outcome.TIMED_OUT or task.name.was_postponed:
+        if attempt.outcome is not Outcome.TIMED_OUT or not self._can_wait(task):
             return False
         return attempt.seconds < self._most_seconds(task) / 2
+
+    def _can_wait(self, task: Task) -> bool:
+        """Return True for a first attempt, unless it has little more time than the patience."""
+        trial: Trial = task.name
+        is_first = not trial.was_postponed and trial.confirms is None
+        return is_first and self._most_seconds(task) >= 3 * _PATIENCE
 
     def _most_seconds(self, task: Task) -> float:
         # Tasks of a reduction have no trial.

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flacheck.engine import loop
-from flacheck.engine.executors import LocalPool
+from flacheck.engine.executors import LocalPool, Task
 from flacheck.engine.judge import judge
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.engine.provider import Unavailable
@@ -194,6 +194,44 @@ def test_kill_9_in_mid_scan_loses_nothing(tmp_path: Path) -> None:
             2000,
             2000,
         )
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [(30.0, 30.0), (59.0, 59.0), (60.0, 20.0)])
+def test_only_a_much_longer_timeout_is_shortened(
+    store: Store, timeout: float, seconds: float
+) -> None:
+    """A first attempt that could end as its last one keeps all its time."""
+    tasks: list[Task] = []
+    timeouts = Timeouts(timeout)
+
+    def note(task: Task) -> float:
+        tasks.append(task)
+        return timeouts(task)
+
+    pool = LocalPool(1, note)
+    try:
+        scan = Loop(fake.Provider(TABLE), store.begin_run({}, "fake", {}), store, pool, timeouts)
+        list(scan.records([fake.cell("good")]))
+    finally:
+        pool.close()
+    timeouts.postponable = 1
+    assert timeouts(tasks[0]) == seconds
+    ended = Attempt(Outcome.TIMED_OUT, seconds=seconds)
+    assert timeouts.is_early(tasks[0], ended) is (seconds < timeout)
+
+
+@pytest.mark.slow
+def test_a_cell_that_takes_long_is_compiled_last(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has its whole time then."""
+    monkeypatch.setattr(loop, "_PATIENCE", 0.5)
+    monkeypatch.setattr(loop, "_LONG_RUN", 3)
+    cells = [fake.cell(name) for name in ("endless", "good", "shared")]
+    records = run(store, cells, retry_after=3.0, jobs=1)
+    assert [each.kernel for each in records] == ["fake.good", "fake.shared", "fake.endless"]
+    assert records[-1].verdict is Verdict.UNKNOWN
+    assert records[-1].seconds >= 3.0
 
 
 def test_no_worker_is_left_when_the_caller_stops_early(store: Store) -> None:
