@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -396,7 +397,12 @@ def _links_torch(file: Path) -> bool:
     """Return True for an extension module that is linked to torch's libraries."""
     if file.suffix != ".so" or file.name.startswith("lib"):
         return False
-    return b"libc10.so" in file.read_bytes()
+    try:
+        with file.open("rb") as module, mmap(module.fileno(), 0, access=ACCESS_READ) as content:
+            return content.find(b"libc10.so") >= 0
+    except (OSError, ValueError):
+        # An empty file has nothing to map.
+        return False
 
 
 def _files(distribution: importlib.metadata.Distribution) -> dict[str, str]:

@@ -57,6 +57,9 @@ def test_a_requirement_that_is_linked_to_torch_is_absent(tmp_path: Path) -> None
         fake_installer.distribution(tmp_path, name, "1.0")
         _link_torch(tmp_path, name, extension)
     fake_installer.distribution(tmp_path, "pure", "1.0", ("torch (==2.6.0)",))
+    (tmp_path / "pure" / "empty.so").touch()
+    with (tmp_path / "pure-1.0.dist-info" / "RECORD").open("a") as record:
+        record.write("pure/empty.so,,\n")
     (tmp_path / "formers" / "__init__.py").write_text("import triton\n")
     remove_torch_extensions(tmp_path, "subject")
     names = (*files, "pure")
