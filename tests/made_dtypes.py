@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from flacheck.capabilities.dtypes.autofix import FixResult
 from flacheck.capabilities.dtypes.costs import Need
 from flacheck.capabilities.dtypes.finding import (
     OVERFLOW,
@@ -20,14 +19,6 @@ from flacheck.capabilities.dtypes.result import Cure, DtypesResult, NotFollowed
 FP16, BF16 = Mode("fp16", "fp32"), Mode("bf16", "fp32")
 LAYER = "pkg.layers.mixer:Mixer"
 FILE = "pkg/layers/mixer.py"
-DIFF = """--- a/pkg/layers/mixer.py
-+++ b/pkg/layers/mixer.py
-@@ -7,3 +7,3 @@
-         q, v = self.to_q(x), self.to_v(x)
--        k = k + self.gain
-+        k = (k + self.gain).to(k.dtype)
-         return mix(q, k, v)
-"""
 SHARED = SharedCost("sm90", limit=232_448, intended=49_152, actual=73_728)
 
 
@@ -57,7 +48,6 @@ def promotion(mode: Mode, line: int = 8, source: str = "k = k + self.gain") -> D
         parameter="gain",
         kind="parameter",
         reached_kernels=(reached_kernel(SHARED),),
-        fix=DIFF,
     )
 
 
@@ -159,8 +149,7 @@ def answer() -> DtypesResult:
         late=("pkg.layers.slow:Slow",),
         stand_ins={"pkg.layers.plain:Plain": ("flash_attn",)},
         modules={"pkg.layers.broken": "ImportError: cannot import name 'x'"},
-        fix_result=FixResult(DIFF, (), (), (invalid_operation(), overflow())),
-        cures=(Cure("the cast of one line, applied in a copy", 0), Cure(str(BF16), 1)),
+        cures=(Cure("bf16 autocast, bf16 parameters", 0), Cure(str(BF16), 1)),
         heads=(
             heads(INTENDED_DTYPES, "sm90", {64: fits, 128: wide}),
             heads(ACTUAL_DTYPES, "sm90", {64: wide, 128: over}),

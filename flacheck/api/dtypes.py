@@ -79,7 +79,7 @@ def dtypes(
         handle(Progress(f"{where} ({finding.subject}, {finding.mode})"))
 
     bench = CostBench(Path(options["store"]), choice, question.package, options["jobs"], not triton)
-    experiments = Experiments(options["mend"], bench, _gpus(options), options["costs"])
+    experiments = Experiments(bench, _gpus(options), options["costs"])
     result = examine(question, experiments, announce)
     if write_baseline is not None:
         write([baselines.format_baseline(result.findings)], Path(write_baseline))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from flacheck.capabilities.dtypes.finding import (
     PROMOTION,
+    REJECTION,
     DtypeFinding,
     ReachedKernel,
 )
@@ -64,8 +65,6 @@ def _finding(findings: Sequence[DtypeFinding]) -> Iterator[Part]:
     notes = [f"in {'; '.join(modes)}"]
     if first.is_known:
         notes.append("known: the baseline lists it")
-    if first.is_after_fix:
-        notes.append("appears once the casts above are made; the line is that of the changed copy")
     yield document.Item(first.source, tone, tuple(notes), code=True)
     yield document.Item(_describe(first))
     if first.error_at_end is not None and first.code == PROMOTION:
@@ -75,9 +74,10 @@ def _finding(findings: Sequence[DtypeFinding]) -> Iterator[Part]:
         )
     yield from _kernels("reaches", first.reached_kernels)
     yield from _kernels("without that assertion it reaches", first.beyond)
-    if first.fix:
-        yield document.Item("cast it:")
-        yield document.Listing(first.fix.rstrip("\n"), "diff")
+    if first.code == PROMOTION:
+        yield document.Item(f"remedy: cast the result back to {first.source_dtype}")
+    elif first.code == REJECTION and first.operand:
+        yield document.Item(f"remedy: cast {first.operand} to {first.source_dtype}")
 
 
 def _kernels(verb: str, kernels: Sequence[ReachedKernel]) -> Iterator[Part]:

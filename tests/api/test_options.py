@@ -57,7 +57,7 @@ def test_the_docstring_explains_every_option() -> None:
     ("option", "flags", "metavar", "setting"),
     [
         (Option("--jobs -j N", ""), ("--jobs", "-j"), "N", "jobs"),
-        (Option("--mend/--no-mend", ""), ("--mend/--no-mend",), None, "mend"),
+        (Option("--costs/--no-costs", ""), ("--costs/--no-costs",), None, "costs"),
         (Option("--triton X", "", is_setting=False), ("--triton",), "X", None),
         (argument("CODE|FILE|-", ""), (), "CODE|FILE|-", None),
         (argument("-- CMD…", ""), (), "-- CMD…", None),

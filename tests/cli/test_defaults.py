@@ -69,7 +69,6 @@ HARMFUL = [
     "memory = 1000000",
     'timeout = "1d"',
     "refresh = true",
-    "mend = true",
     'emit = "fla"',
 ]
 

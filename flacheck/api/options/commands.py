@@ -90,7 +90,6 @@ _AUTOCAST = "Run under autocast in these dtypes: fp16, bf16, off."
 _PARAMS = "Make parameters and arguments in this dtype: fp32, bf16, fp16."
 _ARG = "Give the constructor, or the call, this argument. Upper-case names are sizes: T=2048."
 _BESIDE = "Import the target beside this Triton release. Default: installed, else the newest."
-_MEND = "Apply the casts in a copy and run it again."
 _COSTS = "Measure the shared memory of the kernels that findings reach."
 _SHARED = "Compile the kernels at head sizes 64, 128 and 256: what fits on each GPU."
 _HEADS = "Name the GPUs for --shared. Default: sm90, sm80, sm89, sm86, sm70, sm75."
@@ -373,7 +372,6 @@ class DtypesOptions(TypedDict, total=False):
         str, Option("--device CARD", "Imitate this card: h100, a100, v100 …", WITH, "h100")
     ]
     triton: Annotated[Texts, groups.typed(_triton(_BESIDE))]
-    mend: Annotated[bool, switch("--mend/--no-mend", _MEND, default=True)]
     costs: Annotated[bool, switch("--costs/--no-costs", _COSTS, default=True)]
     shared: Annotated[bool, switch("--shared", _SHARED)]
     target_gpu: Annotated[Several, several("--target -t GPU", _HEADS, WITH, complete="targets")]

@@ -1,4 +1,4 @@
-"""Steps of an examination: follow the targets, judge, fix a copy, try other cures."""
+"""Steps of an examination: follow the targets, judge, try cures."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flacheck.capabilities.dtypes import autofix, costs, expressions, following, heads, refusals
-from flacheck.capabilities.dtypes.autofix import FixResult, Judge
+from flacheck.capabilities.dtypes import costs, expressions, following, heads, refusals
 from flacheck.capabilities.dtypes.costs import CostBench
 from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesAnswer, DtypesQuestion
@@ -17,6 +16,9 @@ from flacheck.errors import IncompleteError, UsageError
 from flacheck.subjects.captures.cards import card
 from flacheck.subjects.inputs.launches import RecordedLaunch
 from flacheck.toolchains.scratch import temporary_folder
+
+# Returns the findings of a run in some modes.
+Judge = Callable[[DtypesAnswer, Sequence[Mode]], list[DtypeFinding]]
 
 # The autocast dtype that needs no loss scaling.
 _RANGE = "bf16"
@@ -30,12 +32,10 @@ def _ignore(finding: DtypeFinding) -> None:
 class Experiments:
     """Experiments to run after the targets were followed.
 
-    `mend` tries casts in a copy and other cures. A `bench` compiles the launches with mixed dtypes;
-    with `costs` it also measures the shared memory that kernels take, and with `heads_on` the
-    largest heads that fit on these GPUs.
+    A `bench` compiles the launches with mixed dtypes; with `costs` it also measures the shared
+    memory that kernels take, and with `heads_on` the largest heads that fit on these GPUs.
     """
 
-    mend: bool = True
     bench: CostBench | None = None
     heads_on: tuple[str, ...] = ()
     costs: bool = True
@@ -57,7 +57,7 @@ def examine(
     # A file may have changed since the last examination.
     expressions.read_source.cache_clear()
     other_modes: list[Mode] = []
-    if experiments.mend and (question.targets or question.script):
+    if question.targets or question.script:
         other_modes = _other_modes(question.modes)
     with temporary_folder() as name:
         folder = Path(name)
@@ -84,18 +84,12 @@ def examine(
             concerns = heads.find_concerns(findings, answer.observation.subjects, question.modes)
             rows = heads.measure_heads(rerun, concerns, bench, folder, experiments.heads_on)
             result = replace(result, heads=tuple(rows))
-        if not findings or not experiments.mend:
+        if not findings:
             return result
         if bench is not None:
-            # Findings in a fixed copy are not the user's.
+            # Findings in other modes are not the user's.
             judge = _Compiling(bench, target).findings
-        fix_result = autofix.fix(rerun, answer, findings, folder, judge)
-        cures = _cures(answer, result, other_modes, fix_result, judge)
-        tried_findings = [
-            replace(each, fix=None) if each in fix_result.not_fixed else each for each in findings
-        ]
-        every_finding = (*tried_findings, *fix_result.behind)
-        return replace(result, findings=every_finding, fix_result=fix_result, cures=tuple(cures))
+        return replace(result, cures=tuple(_cures(answer, result, other_modes, judge)))
 
 
 @dataclass(frozen=True)
@@ -126,7 +120,7 @@ class _Compiling:
 def _judge(question: DtypesQuestion, answer: DtypesAnswer, judge: Judge) -> DtypesResult:
     """Return the findings of a run and the failed subjects, before any experiment."""
     observation = answer.observation
-    findings = map(autofix.add_fix, judge(answer, question.modes))
+    findings = judge(answer, question.modes)
     launch_counts, not_followed = split_subjects(observation.subjects, question.modes)
     stand_ins = {each.name: each.stand_ins for each in observation.subjects if each.stand_ins}
     return DtypesResult(
@@ -182,7 +176,7 @@ def _targets(question: DtypesQuestion, findings: Sequence[DtypeFinding]) -> tupl
 
 
 def _other_modes(modes: Sequence[Mode]) -> list[Mode]:
-    """Return modes to try in place of a cast, the smaller change first.
+    """Return modes to try as cures, the smaller change first.
 
     Another autocast dtype is one word; parameters in half precision are another way to train.
     """
@@ -196,7 +190,6 @@ def _cures(
     answer: DtypesAnswer,
     result: DtypesResult,
     modes: Sequence[Mode],
-    fix_result: FixResult,
     judge: Judge,
 ) -> list[Cure]:
     """Return the cures with what each leaves, the cheapest first."""
@@ -204,11 +197,6 @@ def _cures(
     for mode in modes:
         if mode not in result.modes:
             cures.append(_cure_by(answer, mode, result.modes, judge))
-    if fix_result.diff:
-        # A cast is a larger change than another autocast dtype, and a smaller one than parameters
-        # in half precision.
-        position = int(any("fp32 parameters" in each.name for each in cures))
-        cures.insert(position, Cure(_describe_casts(fix_result), len(fix_result.remaining)))
     # A cure that leaves findings comes after those that leave none.
     cures.sort(key=lambda cure: cure.remaining > 0)
     return cures
@@ -220,13 +208,6 @@ def _cure_by(answer: DtypesAnswer, mode: Mode, before: Sequence[Mode], judge: Ju
     known_errors = following.find_errors(answer, before)
     new_errors = following.find_new_errors(answer, known_errors, findings, [mode])
     return Cure(str(mode), len(findings) + len(new_errors))
-
-
-def _describe_casts(fix_result: FixResult) -> str:
-    edits = fix_result.diff.count("\n+") - fix_result.diff.count("\n+++")
-    if edits == 1:
-        return "the cast of one line, applied in a copy"
-    return f"casts of {edits} lines, applied in a copy"
 
 
 def _check(question: DtypesQuestion, result: DtypesResult) -> None:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import ast
 import functools
-import itertools
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from flacheck import files
 from flacheck.capabilities.dtypes.observation import Operand, Place
-
-_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -31,12 +27,6 @@ class SourceFile:
 
     def segment(self, node: ast.AST) -> str:
         return ast.get_source_segment(self.text, node) or ""
-
-    def unused_name(self, stem: str) -> str:
-        """Return `stem`, or the first of `stem_2`, `stem_3` and so on that the file lacks."""
-        words = set(_WORD.findall(self.text))
-        names = itertools.chain([stem], (f"{stem}_{number}" for number in itertools.count(2)))
-        return next(name for name in names if name not in words)
 
 
 @functools.cache
@@ -104,23 +94,6 @@ def find_expression(place: Place) -> ast.expr | None:
     return None
 
 
-def find_assigned(place: Place) -> Place:
-    """Return the place of the whole value that an assignment around a place computes.
-
-    Without such an assignment of one value, it is the place itself.
-    """
-    file = read_source(place.file)
-    if file.tree is None or place.column is None:
-        return place
-    for node in ast.walk(file.tree):
-        if not isinstance(node, ast.Assign) or not _holds(node, place):
-            continue
-        value = node.value
-        if isinstance(value, (ast.Call, ast.BinOp)) and isinstance(node.targets[0], ast.Name):
-            return place_of(place.file, value)
-    return place
-
-
 def find_operand(node: ast.expr, import_names: frozenset[str], at: str) -> ast.expr | None:
     """Return the operand of an operation at a position or keyword, or its part at an index."""
     argument, *indices = at.split(".")
@@ -163,44 +136,15 @@ def _root(node: ast.expr) -> str:
     return ""
 
 
-def find_operand_place(place: Place, direct: bool, operand: Operand) -> Place | None:
-    """Return the place of an operand, or None if the source does not show it."""
-    node = find_expression(place) if direct else None
-    if node is None:
-        return None
-    match = find_operand(node, read_source(place.file).import_names, operand.at)
-    if match is None:
-        return None
-    return place_of(place.file, match)
-
-
-def place_of(file: str, node: ast.expr) -> Place:
-    """Return the place of a node in a file."""
-    return Place(file, node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
-
-
-def find_span(text: bytes, place: Place) -> slice:
-    """Return the bytes of a file's text at a place with columns."""
-    starts = [0]
-    for line in text.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-    begin = starts[place.line - 1] + (place.column or 0)
-    return slice(begin, starts[(place.end_line or place.line) - 1] + (place.end_column or 0))
-
-
-def text_at(place: Place) -> str:
-    """Return the source text at a place with columns."""
-    content = read_source(place.file).text.encode()
-    return content[find_span(content, place)].decode()
-
-
 def describe_operand(place: Place, direct: bool, operand: Operand) -> str:
     """Return an operand's source text, else that of its list, else its name in the module."""
-    whole = Operand(operand.dtype, operand.dims, (), at=operand.at.partition(".")[0])
-    for each in (operand, whole):
-        match = find_operand_place(place, direct, each)
-        if match is not None:
-            return " ".join(text_at(match).split())
+    node = find_expression(place) if direct else None
+    if node is not None:
+        file = read_source(place.file)
+        for position in (operand.at, operand.at.partition(".")[0]):
+            match = find_operand(node, file.import_names, position)
+            if match is not None:
+                return " ".join(file.segment(match).split())
     if operand.name and operand.kind in ("parameter", "buffer"):
         return f"self.{operand.name}"
     if operand.name:

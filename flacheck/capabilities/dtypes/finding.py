@@ -52,10 +52,7 @@ class FindingDocument(JsonStruct, frozen=True):
     promotion, of the operation that refuses its operands, or of the constant. `operand` is the
     source text of the operand that makes the result wide, `parameter` its name in the module.
     `beyond` are the kernels that the tensor would reach without the assertion that ends the run,
-    which `trips` quotes. `fix` is the cast as a unified diff, null if the expression is unclear;
-    `known` is true if the baseline lists the finding. `after_fix` is true for a finding that the
-    sources only have once others are cast: `line`, `source` and `fix` are those of the changed
-    copy.
+    which `trips` quotes. `known` is true if the baseline lists the finding.
     """
 
     code: Annotated[str, Meta(pattern="^FC7[0-9]{2}$")]
@@ -74,9 +71,7 @@ class FindingDocument(JsonStruct, frozen=True):
     beyond: tuple[ReachedDocument, ...]
     trips: EndingError | None
     message: str
-    fix: str | None
     known: bool
-    after_fix: bool
 
 
 @dataclass(frozen=True)
@@ -120,12 +115,10 @@ class DtypeFinding:
 
     `file` and `line` are those of the promotion, the rejected operation or the constant; `place` is
     the same position on this machine. `operand` is the source text of the operand that makes the
-    result wide; `wide` and `half` are the places of that operand and of the other one, and
-    `parameter` is the operand's name in the module. `reached_kernels` receive the result; `beyond`
+    result wide, `parameter` its name in the module. `reached_kernels` receive the result; `beyond`
     are the kernels that would receive it without the assertion that ends the run. `is_cast` is True
-    if the program or autocast widened the operand, no promotion. `fix` is a unified diff;
-    `is_known` is True if a baseline lists the finding, `is_after_fix` if only a copy with other
-    casts has it.
+    if the program or autocast widened the operand, no promotion; `is_known` if a baseline lists the
+    finding.
     """
 
     code: str
@@ -138,8 +131,6 @@ class DtypeFinding:
     result_dtype: str
     mode: str
     place: Place
-    half: Place | None = None
-    wide: Place | None = None
     parameter: str | None = None
     kind: str | None = None
     reached_kernels: tuple[ReachedKernel, ...] = ()
@@ -147,9 +138,7 @@ class DtypeFinding:
     error_at_end: EndingError | None = None
     message: str = ""
     is_cast: bool = False
-    fix: str | None = None
     is_known: bool = False
-    is_after_fix: bool = False
 
     @property
     def identity(self) -> str:
@@ -169,5 +158,4 @@ class DtypeFinding:
             beyond=tuple(each.document() for each in self.beyond),
             trips=self.error_at_end,
             known=self.is_known,
-            after_fix=self.is_after_fix,
         )

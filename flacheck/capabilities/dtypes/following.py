@@ -16,22 +16,20 @@ from flacheck.capabilities.dtypes.starting import observe
 from flacheck.errors import IncompleteError, UsageError
 
 
-def follow(question: DtypesQuestion, folder: Path, overlay: Path | None = None) -> DtypesAnswer:
+def follow(question: DtypesQuestion, folder: Path) -> DtypesAnswer:
     """Run the guest below `folder`, and again with stand-ins for modules that are missing.
-
-    `overlay` holds fixed copies of the modules that are followed, which come before the others.
 
     Raises UsageError for a target that cannot be followed, IncompleteError for a run without a
     report.
     """
     if question.script:
-        return scripts.follow(question, folder, overlay)
-    answer = observe(question, folder, overlay)
+        return scripts.follow(question, folder)
+    answer = observe(question, folder)
     first = answer.observation
     if first.error is not None and first.kind == "import":
         modules = missing_modules.match_missing(first.error, first.missing)
         if modules:
-            second = observe(question, folder, overlay, modules)
+            second = observe(question, folder, modules)
             if second.observation.error is None:
                 observation = missing_modules.mark_stand_ins(second.observation, modules)
                 return replace(second, observation=observation)
@@ -39,7 +37,7 @@ def follow(question: DtypesQuestion, folder: Path, overlay: Path | None = None) 
     observation = first
     for modules, names in missing_modules.group_by_missing(first).items():
         subset = replace(question, targets=_as_targets(question, names))
-        second = observe(subset, folder, overlay, modules)
+        second = observe(subset, folder, modules)
         if second.observation.error is None:
             observation = missing_modules.merge(observation, second.observation, modules)
             answer = replace(answer, launches=(*answer.launches, *second.launches))

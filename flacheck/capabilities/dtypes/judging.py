@@ -28,7 +28,6 @@ launches that do not compile). The cause is a promotion, else the cast that wide
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -61,8 +60,6 @@ WideByDesign = frozenset[tuple[str, str]]
 
 # The kind of values that the program computes from numbers and integers.
 _TABLE = "table"
-# Kinds of tensors that a module holds itself.
-_OWN = ("parameter", "buffer")
 _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
 
 
@@ -313,11 +310,10 @@ class _Judgement:
                 halves.append(each)
             elif each.dims:
                 wide.append(each)
-        operand, parameter, kind, wide_place = "", None, None, None
+        operand, parameter, kind = "", None, None
         is_direct = error.kind == "refused"
         if wide:
             operand = expressions.describe_operand(place, is_direct, wide[0])
-            wide_place = expressions.find_operand_place(place, is_direct, wide[0])
             parameter, kind = wide[0].name, wide[0].kind
         finding = DtypeFinding(
             REJECTION,
@@ -330,8 +326,6 @@ class _Judgement:
             short(wide[0].dtype) if wide else "fp32",
             str(self._run.mode),
             place,
-            half=_half(place, is_direct, halves),
-            wide=wide_place,
             parameter=parameter,
             kind=kind,
             error_at_end=error_at_end,
@@ -367,7 +361,6 @@ def describe_promotion(
         short(promotion.result),
         str(run.mode),
         place,
-        half=_half_or_argument(place, promotion.direct, promotion.halves),
         parameter=wide.name,
         kind=wide.kind,
         message=f"{operand} is {short(wide.dtype)}, so the result is {short(promotion.result)}",
@@ -399,10 +392,7 @@ def first_promotions(
 def describe_cast(
     subject: str, run: ObservedRun, cast: Cast, display_path: DisplayPath
 ) -> DtypeFinding:
-    """Return the finding of a cast to a wider dtype, without kernels.
-
-    Its cure narrows the value that the statement computes, which later operations keep wide.
-    """
+    """Return the finding of a cast to a wider dtype, without kernels."""
     place = cast.place
     operand = expressions.describe_operand(place, cast.direct, cast.halves[0])
     return DtypeFinding(
@@ -415,42 +405,10 @@ def describe_cast(
         short(cast.source),
         short(cast.result),
         str(run.mode),
-        expressions.find_assigned(place),
-        half=_half_or_argument(place, cast.direct, cast.halves),
+        place,
         message=f"{operand} is {short(cast.source)}, and the result is {short(cast.result)}",
         is_cast=True,
     )
-
-
-def _half(place: Place, direct: bool, halves: Sequence[Operand]) -> Place | None:
-    """Return the place of a half operand, a plain name before a computed value."""
-    places = []
-    for each in halves:
-        match = expressions.find_operand_place(place, direct, each)
-        if match is not None:
-            places.append(match)
-    return min(places, key=lambda each: len(expressions.text_at(each)), default=None)
-
-
-def _half_or_argument(place: Place, direct: bool, halves: Sequence[Operand]) -> Place | None:
-    """Return the place of a half operand, or of the one argument of a module's call."""
-    if direct:
-        return _half(place, direct, halves)
-    return _only_argument(place, halves)
-
-
-def _only_argument(place: Place, halves: Sequence[Operand]) -> Place | None:
-    """Return the place of the one argument of a call, such as that of a module.
-
-    The call itself casts, so its half tensor is that argument unless it is a parameter or a buffer.
-    """
-    node = expressions.find_expression(place)
-    if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
-        return None
-    is_tensor = not isinstance(node.args[0], (ast.Starred, ast.Tuple, ast.List))
-    if not is_tensor or any(each.kind in _OWN for each in halves):
-        return None
-    return expressions.place_of(place.file, node.args[0])
 
 
 def _events(operands: Iterable[Operand]) -> list[int]:

@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Meta
 
 from flacheck.capabilities.dtypes import judging
-from flacheck.capabilities.dtypes.autofix import FixResult
 from flacheck.capabilities.dtypes.finding import DtypeFinding, FindingDocument
 from flacheck.capabilities.dtypes.heads import HeadNeeds, HeadsDocument
 from flacheck.capabilities.dtypes.observation import Mode, ObservedError, ObservedSubject
@@ -29,18 +28,10 @@ class NotFollowed(JsonStruct, frozen=True):
 
 
 class Cure(JsonStruct, frozen=True):
-    """A change that was tried against the findings, and the number of findings that remain."""
+    """A mode that was tried against the findings, and the number of findings that remain."""
 
     name: str = msgspec.field(name="cure")
     remaining: Natural = msgspec.field(name="findings_left")
-
-
-class FixDocument(JsonStruct, frozen=True):
-    """All casts as a unified diff, with the findings in the copy and those without a cast."""
-
-    diff: str
-    findings_left: Natural
-    without_a_cast: Natural
 
 
 class DtypesDocument(JsonStruct, frozen=True):
@@ -63,7 +54,6 @@ class DtypesDocument(JsonStruct, frozen=True):
     late: tuple[str, ...]
     stand_ins: Mapping[str, tuple[str, ...]]
     not_imported: Mapping[str, str]
-    mended: FixDocument | None
     cures: tuple[Cure, ...]
     head_sizes: tuple[HeadsDocument, ...]
 
@@ -85,7 +75,6 @@ class DtypesResult:
     late: tuple[str, ...] = ()
     stand_ins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
-    fix_result: FixResult | None = None
     cures: tuple[Cure, ...] = ()
     heads: tuple[HeadNeeds, ...] = ()
 
@@ -105,10 +94,6 @@ class DtypesResult:
 
     def to_json(self) -> Json:
         """Return the document flacheck.dtypes/1."""
-        mended = None
-        if self.fix_result is not None:
-            lefts = (len(self.fix_result.remaining), len(self.fix_result.not_fixed))
-            mended = FixDocument(self.fix_result.diff, *lefts)
         document = DtypesDocument.from_value(
             self,
             schema="flacheck.dtypes/1",
@@ -116,7 +101,6 @@ class DtypesResult:
             findings=tuple(finding.document() for finding in self.findings),
             followed=self.launch_counts,
             not_imported=self.modules,
-            mended=mended,
             head_sizes=tuple(each.document() for each in self.heads),
         )
         return document.to_json()

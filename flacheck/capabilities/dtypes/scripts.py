@@ -45,7 +45,7 @@ def with_modes(question: DtypesQuestion, autocast: Sequence[str]) -> DtypesQuest
     """
     name = script_name(question.script)
     with temporary_folder() as folder:
-        observation = observe(replace(question, modes=()), Path(folder), None).observation
+        observation = observe(replace(question, modes=()), Path(folder)).observation
     if observation.error is not None:
         raise IncompleteError(f"{name}: raised {observation.error}, before it called a module")
     own = observation.own_mode
@@ -63,7 +63,7 @@ def with_modes(question: DtypesQuestion, autocast: Sequence[str]) -> DtypesQuest
     return replace(question, modes=modes, own_mode=own)
 
 
-def follow(question: DtypesQuestion, folder: Path, overlay: Path | None) -> DtypesAnswer:
+def follow(question: DtypesQuestion, folder: Path) -> DtypesAnswer:
     """Run the script in all modes of the question and in their reference modes."""
     reference_modes: list[Mode] = []
     for mode in question.modes:
@@ -74,9 +74,9 @@ def follow(question: DtypesQuestion, folder: Path, overlay: Path | None) -> Dtyp
     for mode in dict.fromkeys([*question.modes, *reference_modes]):
         one_mode = replace(question, modes=(mode,))
         if mode == question.own_mode:
-            answer = observe(one_mode, folder, overlay)
+            answer = observe(one_mode, folder)
         else:
-            answer = observe(one_mode, folder, overlay, forced_mode=mode)
+            answer = observe(one_mode, folder, forced_mode=mode)
         for subject in answer.observation.subjects:
             runs += subject.runs
         launches += answer.launches

@@ -39,10 +39,9 @@ class DtypesQuestion:
     """The targets to follow and how.
 
     `targets` are names; without any, all layers of the `package` are followed. `settings` are
-    arguments by name, `device` is the card to imitate. Modules are also found in the folders
-    `paths`; `heads` are further head sizes to run the targets at; without `asserts` no assertion
-    ends a run. A `script` (a file or `-m` and a module, and its arguments) runs in place of
-    targets; by itself it runs in its `own_mode`.
+    arguments by name, `device` is the card to imitate. `heads` are further head sizes to run the
+    targets at; without `asserts` no assertion ends a run. A `script` (a file or `-m` and a module,
+    and its arguments) runs in place of targets; by itself it runs in its `own_mode`.
     """
 
     targets: tuple[str, ...]
@@ -51,7 +50,6 @@ class DtypesQuestion:
     package: Package | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     device: str = "h100"
-    paths: tuple[str, ...] = ()
     heads: tuple[int, ...] = ()
     asserts: bool = True
     script: tuple[str, ...] = ()
@@ -88,7 +86,6 @@ def describe_question(question: DtypesQuestion) -> str:
 def observe(
     question: DtypesQuestion,
     folder: Path,
-    overlay: Path | None,
     stand_ins: Sequence[str] = (),
     forced_mode: Mode | None = None,
 ) -> DtypesAnswer:
@@ -108,16 +105,16 @@ def observe(
         "heads": list(question.heads),
         "modes": list(map(msgspec.to_builtins, question.modes)),
         "seconds": seconds,
-        **_of_package(question.package, overlay),
+        **_of_package(question.package),
     }
     if question.script:
-        config["script"] = _script(question, overlay, forced_mode)
+        config["script"] = _script(question, forced_mode)
     beside = ""
     if stand_ins:
         beside = f" with stand-ins for {', '.join(stand_ins)}"
     what = f"following the dtypes of {describe_question(question)}{beside}"
     _LOG.info(f"{what} …")
-    environment = _environment(question, scratch.path, overlay)
+    environment = _environment(question, scratch.path)
     policy = _policy(question, environment, scratch.path)
     report = run_guest(".dtypes", config, environment, scratch, seconds, policy, what)
     # Beside the guest's folder, where nothing changes it any more.
@@ -127,38 +124,27 @@ def observe(
         seen_by_guest = observation.from_report(report)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise GuestFileError(REPORT, f"has an unexpected form ({error})") from None
-    return DtypesAnswer(seen_by_guest, (launches,), _roots(question.package, overlay))
+    roots = (Path(question.package.path),) if question.package else ()
+    return DtypesAnswer(seen_by_guest, (launches,), roots)
 
 
-def _roots(package: Package | None, overlay: Path | None) -> tuple[Path, ...]:
-    """Return the folders of a package's files, the overlay first."""
-    roots = []
-    if overlay is not None:
-        roots.append(overlay)
-    if package is not None:
-        roots.append(Path(package.path))
-    return tuple(roots)
-
-
-def _of_package(package: Package | None, overlay: Path | None) -> Json:
+def _of_package(package: Package | None) -> Json:
     """Return the guest's configuration for the package."""
     if package is None:
         return {"package": None, "packages": {}, "modules": [], "recipe": {}}
     return {
         "package": package.identity,
-        "packages": {str(root): package.identity for root in _roots(package, overlay)},
+        "packages": {str(package.path): package.identity},
         "modules": list(package.modules),
         "recipe": recipe_of(package.name),
     }
 
 
-def _environment(question: DtypesQuestion, work: Path, overlay: Path | None) -> dict[str, str]:
+def _environment(question: DtypesQuestion, work: Path) -> dict[str, str]:
     """Return the environment variables of the guest."""
     environment = guest_environment(question.toolchain, question.package, work)
     # The guest runs in another folder, but has to find the modules of this one.
-    search_path = [environment["PYTHONPATH"], *question.paths, str(Path.cwd())]
-    if overlay is not None:
-        search_path.insert(0, str(overlay))
+    search_path = [environment["PYTHONPATH"], str(Path.cwd())]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, search_path))
     if not question.asserts:
         environment["PYTHONOPTIMIZE"] = "1"
@@ -184,14 +170,12 @@ def _policy(question: DtypesQuestion, environment: Mapping[str, str], work: Path
     return policies.of_package(policies.compiler_folders(search_path), str(work))
 
 
-def _script(question: DtypesQuestion, overlay: Path | None, forced_mode: Mode | None) -> Json:
+def _script(question: DtypesQuestion, forced_mode: Mode | None) -> Json:
     words = list(question.script)
     if words[0] != "-m":
         words[0] = str(Path(words[0]).absolute())
-    script: Json = {"words": words, "name": script_name(question.script), "overlay": None}
+    script: Json = {"words": words, "name": script_name(question.script)}
     script.update(folder=str(Path.cwd()), forced=None)
-    if overlay is not None:
-        script["overlay"] = str(overlay)
     if forced_mode is not None:
         script["forced"] = msgspec.to_builtins(forced_mode)
     return script

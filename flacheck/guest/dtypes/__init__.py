@@ -7,9 +7,8 @@ file), `card` (a row of the target table; None for this machine's card), `packag
 (missing compiled modules to replace), `modes` (objects with `autocast` and `params`), `heads` (head
 sizes to run the modes at, in place of the reference modes), `seconds` (of CPU, in total); or
 `script`, which runs in place of targets: `words` (the file or `-m` and a module, and its
-arguments), `name`, `folder` to run it in, `forced` (a mode in place of its own, or None), `overlay`
-(a folder that comes first in the search path, or None). A script runs in the one mode of `modes`;
-without modes only its own is `learned`.
+arguments), `name`, `folder` to run it in, `forced` (a mode in place of its own, or None). A
+script runs in the one mode of `modes`; without modes only its own is `learned`.
 
 The report: {"error"?: why a target cannot be followed, "modules": {module: why its import failed},
 "late": the targets that the time limit excluded, "missing": {first name of a module that is not
@@ -139,7 +138,7 @@ def follow_script(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
     forced_mode = None
     if script["forced"] is not None:
         forced_mode = Precision(**script["forced"])
-    program = Program(script["words"], forced_mode, follower, script["overlay"])
+    program = Program(script["words"], forced_mode, follower)
     report: dict[str, Any] = {"modules": {}, "subjects": [], "late": []}
     if not config["modes"]:
         error = program.learn(config["seconds"])

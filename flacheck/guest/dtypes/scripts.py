@@ -35,11 +35,8 @@ class Program:
     modules, None for the program's own; `learned_mode` is the mode of its first call.
     """
 
-    def __init__(
-        self, words: Sequence[str], mode: Precision | None, follower: Follower, overlay: str | None
-    ) -> None:
+    def __init__(self, words: Sequence[str], mode: Precision | None, follower: Follower) -> None:
         self._words, self._mode, self._follower = list(words), mode, follower
-        self._overlay = overlay
         self._inside = False
         # References keep these modules alive, so that no id is reused.
         self._registered_modules: list[torch.nn.Module] = []
@@ -116,7 +113,7 @@ class Program:
         folder = os.getcwd()
         if words[0] != "-m":
             folder = os.path.dirname(os.path.abspath(words[0]))
-        sys.path[:0] = [entry for entry in (self._overlay, folder) if entry]
+        sys.path.insert(0, folder)
         if words[0] == "-m":
             sys.argv = words[1:]
             runpy.run_module(words[1], run_name="__main__", alter_sys=True)

@@ -38,7 +38,7 @@ def cost_report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The layer measured on a large and on a small GPU."""
     folder = tmp_path_factory.mktemp("headed")
     file, output = headed_layer.write(folder), folder / "report.json"
-    options = ["--autocast", "fp16", "--no-mend", "--shared", "--target", "h100,t4"]
+    options = ["--autocast", "fp16", "--shared", "--target", "h100,t4"]
     output_options = ["--format", "json", "-o", str(output), "--store", str(folder / "store")]
     result = CliRunner().invoke(app, ["dtypes", f"{file}:Heads", *options, *output_options])
     assert result.exit_code == Exit.FINDINGS, result.output

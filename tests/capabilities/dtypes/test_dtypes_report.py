@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.capabilities.dtypes import autofix, baseline, expressions
+from flacheck.capabilities.dtypes import baseline, expressions
 from flacheck.capabilities.dtypes.observation import Operand, Place
 from flacheck.errors import Exit, UsageError
 from flacheck.guest.dtypes import places
@@ -68,17 +68,28 @@ def test_lines_are_enough_where_an_operation_stands_alone(tmp_path: Path) -> Non
     alone, two = Place(str(file), 2), Place(str(file), 3)
     assert expressions.describe_operand(alone, True, wide) == "self.gain"
     assert expressions.find_statement(alone) == "k = k + self.gain"
-    assert expressions.find_operand_place(two, True, wide) is None
     assert expressions.describe_operand(two, True, wide) == "self.gain"
     assert expressions.find_statement(two) == "k = k * a + self.gain"
-    (first, *_) = answer().findings
-    from dataclasses import replace
 
-    half = Operand("float16", 1, (), at="0")
-    half_place = expressions.find_operand_place(alone, True, half)
-    assert half_place is not None
-    assert autofix.make_edit(replace(first, place=alone, half=half_place)) is not None
-    assert autofix.make_edit(replace(first, place=two, half=half_place)) is None
+
+@pytest.mark.parametrize(
+    ("text", "at", "operand"),
+    [
+        ("y = torch.cat((a, b[:, 2:]), 1)", "0.1", "b[:, 2:]"),
+        ("y = torch.cat(tensors=(a, b))", "tensors.1", "b"),
+        ("y = torch.where(m, a, b if m else c)", "2", "b if m else c"),
+        # The text of the whole list stands for an element that the source does not show.
+        ("y = torch.cat(parts)", "0.1", "parts"),
+        ("y = torch.cat((*parts, a))", "0.1", "(*parts, a)"),
+    ],
+)
+def test_an_operand_is_named_by_its_text(tmp_path: Path, text: str, at: str, operand: str) -> None:
+    """An operand may be an element of a list, a keyword or a computed value."""
+    file = tmp_path / "layer.py"
+    file.write_text(f"import torch\n{text}")
+    expressions.read_source.cache_clear()
+    wide = Operand("float32", 1, (), at=at)
+    assert expressions.describe_operand(Place(str(file), 2), True, wide) == operand
 
 
 def test_a_place_has_columns_where_python_tells_them() -> None:

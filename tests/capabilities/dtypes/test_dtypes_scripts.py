@@ -36,7 +36,7 @@ def run(*words: str) -> Result:
 def test_a_training_script_is_followed_as_it_is(tmp_path: Path) -> None:
     """The script runs in its own mode and with its own arguments, in both passes."""
     training_script.write(tmp_path, status=3)
-    result = run("--no-mend", "--format", "json", "--", "train.py", "--dtype", "bfloat16")
+    result = run("--format", "json", "--", "train.py", "--dtype", "bfloat16")
     assert result.exit_code == Exit.FINDINGS, result.output
     value = json.loads(result.stdout)
     validate_json("dtypes", value)

@@ -20,7 +20,7 @@ from tests.schemas import validate_json
 
 def follow(target: str, *options: str) -> tuple[int, Any]:
     """Return the exit code, with the report or else stderr."""
-    command = ["dtypes", target, "--autocast", "fp16", "--no-mend", "--format", "json", *options]
+    command = ["dtypes", target, "--autocast", "fp16", "--format", "json", *options]
     result = CliRunner().invoke(app, command)
     if not result.stdout.strip():
         return result.exit_code, result.stderr
