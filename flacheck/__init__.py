@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from flacheck.api.measure import measure as measure
     from flacheck.api.reports import list_runs as list_runs
     from flacheck.api.reports import merge as merge
-    from flacheck.api.reports import published_run as published_run
     from flacheck.api.reports import report as report
     from flacheck.api.repro import repro as repro
     from flacheck.api.results import build_results as build_results
@@ -152,7 +151,6 @@ _MODULES = {
     "prune_cache": "api.housekeeping",
     "remove_runs": "api.housekeeping",
     "remove_toolchains": "api.toolchains",
-    "published_run": "api.reports",
     "report": "api.reports",
     "repro": "api.repro",
     "results_site": "api.results",

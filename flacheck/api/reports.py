@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from flacheck.api.arguments import one_package, split, subject_of, texts
 from flacheck.api.options.commands import ReportOptions
-from flacheck.api.options.declaration import STORE, PathLike, Several, takes
+from flacheck.api.options.declaration import STORE, PathLike, takes
 from flacheck.api.results import library_or_none
 from flacheck.api.runs import Run
 from flacheck.capabilities.gate.evidence import RecordFilter
 from flacheck.capabilities.scan.views import published_view, view
 from flacheck.errors import UsageError
-from flacheck.evidence.analysis.order import split as split_toolchain
 from flacheck.evidence.published.answers import why_not_published, widest_entries
 from flacheck.evidence.published.evidence import published_evidence
 from flacheck.evidence.published.library import nearest, why_not_valid
@@ -89,33 +88,13 @@ def _refuse_unpublished(package: str, results: PathLike | None) -> None:
         raise UsageError(f"{why}; `flacheck scan --package {package}` compiles here")
 
 
-def published_run(
-    package: str, *, target: Several = (), triton: Several = (), results: PathLike | None = None
-) -> Run | None:
-    """Return the published results of a package or matrix as a run; None if there are none.
-
-    Args:
-        package: `NAME==VERSION`, or a matrix.
-        target, triton: The GPUs and Triton releases, one value or several; all by default.
-        results: A folder or URL of published results instead of flacheck's own.
-
-    Raises:
-        UsageError: If a GPU is unknown, or `results` hold nothing about the package.
-    """
-    subject = Subject(package=package) if "==" in package else Subject(matrix=package)
-    return _published(subject, split(target), results, (), split(triton))
-
-
 def _published(
     subject: Subject,
     targets: Sequence[str],
     results: PathLike | None,
     waived: Sequence[Waiver],
-    releases: Sequence[str] = (),
 ) -> Run | None:
     """Return the published results about a package or matrix as a run; None if there are none.
-
-    Without `releases` they are about all releases.
 
     Raises:
         UsageError: If a GPU is unknown, or `results` hold nothing about the package.
@@ -131,8 +110,6 @@ def _published(
     names = [find_target(target).name for target in targets]
     places = []
     for entry in widest_entries(library, about, names):
-        if releases and split_toolchain(entry.toolchain)[1] not in releases:
-            continue
         place = library.place(entry)
         if place is None or why_not_valid(place.header) is not None:
             continue

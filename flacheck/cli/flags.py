@@ -32,9 +32,9 @@ Output = Annotated[Path | None, path("--output -o FILE", _OUTPUT)]
 DryRun = Annotated[bool, switch("--dry-run", "List what would be removed; remove nothing.")]
 
 
-def page_format(values: str, help: str = _FORMAT) -> Option:
+def page_format(values: str) -> Option:
     """Return the option of a report's format."""
-    return Option(f"--format {values}", help, OUTPUT, "table")
+    return Option(f"--format {values}", _FORMAT, OUTPUT, "table")
 
 
 class ShortFormat(TypedDict, total=False):

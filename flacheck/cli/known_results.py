@@ -8,14 +8,13 @@ from flacheck.api.options.commands import KnownOptions
 from flacheck.cli import common, flags
 
 _PACKAGE = "A package (all published versions), NAME==VERSION, a range (NAME>=0.4), or a matrix."
-_FORMAT = "The format of the report; html is a page with a chart of kernels and releases."
 
 
 class KnownCommand(KnownOptions, total=False):
     """The options of `flacheck known`."""
 
     package: Annotated[str, flags.argument("PACKAGE[==V]", _PACKAGE)]
-    format: Annotated[str, flags.page_format("table|json|markdown|html", _FORMAT)]
+    format: Annotated[str, flags.page_format("table|json|markdown|html")]
     output: flags.Output
 
 
@@ -44,14 +43,5 @@ def known(call: common.Call[KnownCommand]) -> int:
     """Show published results: failing kernels, good pairs and pins."""
     from flacheck.reports import known_results as known_report
 
-    options = call.options
-    answer = flacheck.known(**call.arguments(flacheck.known))
-    views = []
-    if options["format"] == "html":
-        releases = [place.toolchain.partition("==")[2] for place in answer.places]
-        for about in dict.fromkeys(place.about for place in answer.places):
-            target, results = options["target"], options["results"]
-            run = flacheck.published_run(about, target=target, triton=releases, results=results)
-            views += [run.view] if run else []
-    call.show(known_report.report(answer, views))
+    call.show(known_report.report(flacheck.known(**call.arguments(flacheck.known))))
     return Exit.OK

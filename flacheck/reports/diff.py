@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 
 from flacheck.capabilities.diff.compared_side import ComparedSide
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind
@@ -10,7 +9,7 @@ from flacheck.capabilities.diff.result import Comparison
 from flacheck.evidence.analysis.order import count_noun, kernel_name, parameters, settings, some
 from flacheck.model import Record, Verdict
 from flacheck.reports import answer as answers
-from flacheck.reports import chart, document, phrases
+from flacheck.reports import document, phrases
 from flacheck.reports.document import CaseOutcome, Part, Tone, Words, row
 from flacheck.reports.numbers import in_words
 from flacheck.reports.phrases import MAX_ITEMS
@@ -21,9 +20,6 @@ from flacheck.tables.advisories import Advisory
 _MESSAGE = 100
 # GitHub shows ten annotations of each level.
 _ANNOTATIONS = 10
-# The changed kernels that a page charts, and what it charts with its unit.
-_MAX_GROWTH = 60
-_CHARTED_RESOURCES = {"spills": "bytes", "shared": "bytes", "registers": ""}
 # The narrowed comparisons, in words.
 _NARROWED = {"usual": "one configuration", "edges": "a few configurations"}
 
@@ -35,7 +31,7 @@ def report(result: Comparison, command: str = "") -> document.Report:
         in_words(result.to_json()),
         _annotations(result),
         _cases(result),
-        partial(_overview, result),
+        _pins(result),
     )
 
 
@@ -372,56 +368,6 @@ def _cases(result: Comparison) -> Iterator[document.Case]:
         )
 
 
-def _overview(result: Comparison) -> document.Overview:
-    """Return the pin, both sides beside each other, and what takes more or less."""
-    sides = {"from": f"from: {result.before.release}", "to": f"to: {result.after.release}"}
-    changes = (*result.refusals, *result.changes)
-    blocking_keys = set()
-    for each in changes:
-        for record in (each.pair.before, each.pair.after):
-            if record is not None and record.verdict is Verdict.FAILS and not each.is_waived:
-                blocking_keys.add(record.key)
-    untested_keys = {each.record.key for each in result.of(DifferenceKind.UNTESTED)}
-    squares = chart.Chart(blocking_keys, untested_keys)
-    growth = []
-    for change in changes:
-        for column, record in zip(sides, (change.pair.before, change.pair.after)):
-            if record is not None:
-                squares.add(record, column)
-        values = _changed_values(change)
-        if values:
-            growth.append(
-                document.ChangedResources(kernel_name(change.kernel), _where(change), values)
-            )
-    growth.sort(key=_largest_change, reverse=True)
-    pins = []
+def _pins(result: Comparison) -> Iterator[tuple[str, str]]:
     for requirement in filter(None, (result.pin.torch, result.pin.triton, result.pin.toolchain)):
-        pins.append(("pin", requirement))
-    value = chart.to_json(squares, columns=sides)
-    return document.Overview(tuple(pins), value, tuple(growth[:_MAX_GROWTH]))
-
-
-def _changed_values(change: Difference) -> tuple[tuple[str, str, float, float], ...]:
-    """Return the resources and the compile time that differ between two compiles of one cell."""
-    before, after = change.pair.before, change.pair.after
-    if before is None or after is None or not change.pair.exact:
-        return ()
-    if not before.verdict is after.verdict is Verdict.COMPILES:
-        return ()
-    values: list[tuple[str, str, float, float]] = []
-    for name, unit in _CHARTED_RESOURCES.items():
-        old, new = before.resources.get(name), after.resources.get(name)
-        if old is not None and new is not None and old != new:
-            values.append((name, unit, old, new))
-    if change.slower:
-        values.append(("compile time", "s", before.seconds, after.seconds))
-    return tuple(values)
-
-
-def _largest_change(growth: document.ChangedResources) -> float:
-    """Return the largest ratio between two sides, spills first."""
-    ratios = []
-    for name, _, old, new in growth.values:
-        ratio = max(old, new) / max(min(old, new), 1)
-        ratios.append(ratio + 1_000_000 * (name == "spills"))
-    return max(ratios)
+        yield "pin", requirement

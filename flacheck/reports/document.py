@@ -6,7 +6,7 @@ A builder (`reports/scan.py` and its neighbours) makes a `Report` of a command's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
@@ -56,12 +56,11 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A sentence or a line; `aside` follows it in a faint tone. See `Table` for `in_chart`."""
+    """A sentence or a line; `aside` follows it in a faint tone."""
 
     text: str
     tone: Tone = Tone.PLAIN
     aside: str = ""
-    in_chart: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,15 +103,11 @@ class Words:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a text in `headings` for each column; a row may end before the last column.
-
-    The chart of a page replaces a table `in_chart`.
-    """
+    """A table with a text in `headings` for each column; a row may end before the last column."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[Words, ...], ...]
     fit: Fit = Fit.FOLD
-    in_chart: bool = False
 
 
 @dataclass(frozen=True)
@@ -187,39 +182,18 @@ class Streamed:
 
 
 @dataclass(frozen=True)
-class ChangedResources:
-    """Resources of a kernel before and after an upgrade: (name, unit, before, after)."""
-
-    kernel: str
-    place: str
-    values: tuple[tuple[str, str, float, float], ...]
-
-
-@dataclass(frozen=True)
-class Overview:
-    """The top of a page: requirements to copy with a label each, a chart and changed resources.
-
-    `chart` is the JSON value that `reports/chart.py` makes for the script of a page.
-    """
-
-    pins: tuple[tuple[str, str], ...] = ()
-    chart: Json | None = None
-    growth: tuple[ChangedResources, ...] = ()
-
-
-@dataclass(frozen=True)
 class Report:
     """Parts for people, a value for programs, annotations for reviews, cases for test runners.
 
-    The value is `Streamed` or any JSON value. All may be generators, so a report is rendered once;
-    `overview` computes the top of a page.
+    The value is `Streamed` or any JSON value; `pins` are requirements to copy, with a label each.
+    All may be generators, so a report is rendered once.
     """
 
     parts: Iterable[Part]
     value: Any = None
     annotations: Iterable[Annotation] = ()
     cases: Iterable[Case] = ()
-    overview: Callable[[], Overview] | None = None
+    pins: Iterable[tuple[str, str]] = ()
 
 
 def make_visible(part: Any) -> Any:

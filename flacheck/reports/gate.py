@@ -2,7 +2,6 @@
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 from flacheck.capabilities.gate.admission import Conflict
 from flacheck.capabilities.gate.compilers import TRITON
@@ -45,7 +44,7 @@ def report(result: Gate, command: str, suggest: bool, strict: bool) -> document.
         result.to_json(),
         _annotations(result, strict),
         _cases(result, strict),
-        partial(_overview, result),
+        _pins(result),
     )
 
 
@@ -94,11 +93,11 @@ def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[
     yield from _next(result, command, suggest, strict)
 
 
-def _overview(result: Gate) -> document.Overview:
-    pins = [("known good", requirement) for requirement in result.known_good]
+def _pins(result: Gate) -> Iterator[tuple[str, str]]:
+    for requirement in result.known_good:
+        yield "known good", requirement
     for change in result.suggest:
-        pins.append((f"change {change.pin.where} to", f"{change.pin.name}{change.to}"))
-    return document.Overview(tuple(pins))
+        yield f"change {change.pin.where} to", f"{change.pin.name}{change.to}"
 
 
 def _cases(result: Gate, strict: bool) -> Iterator[document.Case]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
-from functools import partial
 from itertools import chain
 
 from flacheck.capabilities.known_results.document import Known, KnownPair, KnownPlace
@@ -19,14 +18,12 @@ from flacheck.evidence.analysis.order import (
     some,
 )
 from flacheck.evidence.analysis.standing_state import Share, StandingState
-from flacheck.evidence.analysis.summary import RunView
 from flacheck.reports import answer as answers
-from flacheck.reports import chart, phrases
+from flacheck.reports import phrases
 from flacheck.reports.document import (
     Heading,
     Item,
     Listing,
-    Overview,
     Paragraph,
     Part,
     Report,
@@ -49,32 +46,15 @@ _TONES = {
 _MOST_KERNELS, _MOST_CAUSES, _MOST_GAPS = 4, 12, 12
 
 
-def report(answer: Known, views: Sequence[RunView] = ()) -> Report:
-    """Return what is published about a package as a document; the views are its page's chart."""
-    overview = partial(_overview, answer, views)
-    return Report(_parts(answer), answer.to_json(), overview=overview)
+def report(answer: Known) -> Report:
+    """Return what is published about a package as a document."""
+    return Report(_parts(answer), answer.to_json(), pins=_pins(answer))
 
 
-def _overview(answer: Known, views: Sequence[RunView]) -> Overview:
-    """Return the pins, and the chart of kernels × releases of all versions."""
-    pins = []
+def _pins(answer: Known) -> Iterator[tuple[str, str]]:
     for pin in answer.pins:
         for requirement in filter(None, (pin.torch, pin.triton)):
-            pins.append((f"{pin.about} on {pin.target}", requirement))
-    if not views:
-        return Overview(tuple(pins))
-    blocking_keys: set[str] = set()
-    untested_keys: set[str] = set()
-    advisories: list[tuple[str, Sequence[str], str]] = []
-    for view in views:
-        blocking_keys.update(view.summary.blocking_keys)
-        untested_keys.update(view.summary.untested_keys)
-        advisories += view.summary.advisories
-    squares = chart.Chart(blocking_keys, untested_keys)
-    for view in views:
-        for record in view.records():
-            squares.add(record, record.toolchain)
-    return Overview(tuple(pins), chart.to_json(squares, advisories))
+            yield f"{pin.about} on {pin.target}", requirement
 
 
 def _parts(answer: Known) -> Iterator[Part]:

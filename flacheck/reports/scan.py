@@ -1,7 +1,6 @@
 """The report of a run: the matrix of results, failures with their causes, and next commands."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, structs
@@ -29,7 +28,7 @@ from flacheck.model.record import RecordDocument
 from flacheck.model.source_location import SourceLocation
 from flacheck.model.wire import JsonStruct
 from flacheck.reports import answer as answers
-from flacheck.reports import chart, document, operators, phrases, releases
+from flacheck.reports import cases, document, operators, phrases, releases
 from flacheck.reports.conclusions import answer, coverage, dtype_tables, known_good, mixed
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.numbers import in_words
@@ -102,7 +101,7 @@ def report(view: RunView, baseline: BaselineComparison | None = None) -> documen
         value,
         _annotations(view, baseline),
         _cases(view),
-        partial(_overview, view),
+        _pins(view),
     )
 
 
@@ -111,32 +110,19 @@ def _summary(view: RunView, baseline: BaselineComparison | None) -> ReportedSumm
     return ReportedSummary(**parts, baseline=baseline or UNSET, measured=view.measured or UNSET)
 
 
-def _chart(view: RunView) -> chart.Chart:
-    summary = view.summary
-    return chart.of_records(view.records(), summary.blocking_keys, summary.untested_keys)
-
-
 def _cases(view: RunView) -> Iterator[document.Case]:
-    yield from chart.cases(_chart(view), view.locate)
-
-
-def _overview(view: RunView) -> document.Overview:
     summary = view.summary
+    keys = (summary.blocking_keys, summary.untested_keys)
+    yield from cases.cases_of(view.records(), *keys, view.locate)
+
+
+def _pins(view: RunView) -> Iterator[tuple[str, str]]:
     targets_by_pin: dict[str, list[str]] = {}
-    for pin in summary.specifiers:
+    for pin in view.summary.specifiers:
         for requirement in filter(None, (pin.torch, pin.triton)):
             targets_by_pin.setdefault(requirement, []).append(pin.target)
-    pins = []
     for requirement, targets in targets_by_pin.items():
-        pins.append((f"known good on {', '.join(targets)}", requirement))
-    fallbacks: dict[tuple[str, str, str], list[str]] = {}
-    for each in summary.fallbacks:
-        uses = fallbacks.setdefault((each.kernel, each.toolchain, each.target), [])
-        use = settings(each.use)
-        if use not in uses and len(uses) < _USES:
-            uses.append(use)
-    value = chart.to_json(_chart(view), summary.advisories, fallbacks)
-    return document.Overview(tuple(pins), value)
+        yield f"known good on {', '.join(targets)}", requirement
 
 
 def _plain(record: Record) -> Json:
@@ -276,12 +262,12 @@ def _matrix(grid_of_run: Grid) -> Iterator[Part]:
             name = f"{target} (experimental)"
         headings = (name, *map(short, releases))
         rows = tuple(_rows(rows_to_show, releases))
-        yield document.Table(headings, rows, document.Fit.SPLIT, in_chart=True)
+        yield document.Table(headings, rows, document.Fit.SPLIT)
         rest = len(kernels) - len(rows_to_show)
         if rest:
             text = f"{count_noun(rest, 'more kernel')}: no failures"
-            yield document.Paragraph(text, Tone.FAINT, in_chart=True)
-    yield document.Paragraph(LEGEND, Tone.FAINT, in_chart=True)
+            yield document.Paragraph(text, Tone.FAINT)
+    yield document.Paragraph(LEGEND, Tone.FAINT)
 
 
 def _rows(kernels: Mapping[KernelOf, Row], releases: Sequence[str]) -> Iterator[tuple[Words, ...]]:

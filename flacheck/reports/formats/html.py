@@ -1,9 +1,7 @@
-"""A report as one HTML page without network access: the answer, a chart to explore, the parts."""
+"""A report as one HTML page without network access: the answer with its pins, the parts."""
 
 import base64
-import gzip
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from importlib.resources import files
 from itertools import groupby, takewhile
@@ -13,7 +11,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from flacheck.reports import document, page, plot
-from flacheck.reports.document import Display, Overview, Part, Report
+from flacheck.reports.document import Display, Part, Report
 from flacheck.version import __version__
 
 # The rows of a table that a page shows; JSON has all.
@@ -22,12 +20,7 @@ _MOST_ROWS = 500
 
 def render(report: Report, display: Display) -> Iterator[str]:
     """Yield the page in pieces."""
-    overview = Overview()
-    if report.overview is not None:
-        overview = document.make_visible(report.overview())
     parts = [document.make_visible(part) for part in report.parts]
-    if overview.chart is not None:
-        parts = [part for part in parts if not getattr(part, "in_chart", False)]
     title = document.Title("flacheck", "", document.Tone.PLAIN)
     if parts and isinstance(parts[0], document.Title):
         title = parts.pop(0)
@@ -41,29 +34,19 @@ def render(report: Report, display: Display) -> Iterator[str]:
     yield from template.stream(
         title=title,
         answer=answer,
-        overview=overview,
+        pins=list(map(document.make_visible, report.pins)),
         sections=list(_sections(parts[len(answer) :])),
-        data=_embed(overview.chart),
         style=Markup(_text("report.css")),
         script=Markup(script),
         script_digest=digest,
         version=__version__,
         most_rows=_MOST_ROWS,
-        bars=_bars,
         drawing=plot.drawing,
     )
 
 
 def _text(name: str) -> str:
     return files(page).joinpath(name).read_text(encoding="utf-8")
-
-
-def _embed(chart: Any) -> str:
-    """Return the data of the chart as compressed JSON; a chart of FLA is 0.9 MB without."""
-    text = json.dumps(chart, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # The same chart is the same page, so the time stays out of the header.
-    compressed = gzip.compress(text.encode(errors="replace"), mtime=0)
-    return base64.b64encode(compressed).decode()
 
 
 def _sections(parts: Iterable[Part]) -> Iterator[dict[str, Any]]:
@@ -79,9 +62,3 @@ def _sections(parts: Iterable[Part]) -> Iterator[dict[str, Any]]:
                 section["blocks"].append((kind.__name__, part))
     if section["heading"] or section["blocks"]:
         yield section
-
-
-def _bars(before: float, after: float) -> tuple[float, float]:
-    """Return the lengths of two bars in percent of the longer one."""
-    longest = max(before, after) or 1
-    return round(100 * before / longest, 1), round(100 * after / longest, 1)

@@ -274,21 +274,11 @@ def test_a_matrix_chooses_its_configurations_itself(tmp_path: Path) -> None:
         read_combinations(file)
 
 
-def test_the_page_of_known_charts_every_kernel_and_release(folder: Path) -> None:
-    """The page has the pins and a column for each release."""
+def test_the_page_of_known_begins_with_pins(folder: Path) -> None:
+    """The pins of the answer stand at the top of the page."""
     answer = flacheck.known("flash-linear-attention==0.1.1", results=folder)
-    run = flacheck.published_run("flash-linear-attention==0.1.1", results=folder)
-    assert run is not None
-    overview = known_report.report(answer, [run.view]).overview
-    assert overview is not None
-    top = overview()
-    assert ("flash-linear-attention==0.1.1 on sm90", "triton==3.4.0") in top.pins
-    assert top.chart is not None
-    (target,) = top.chart["targets"]
-    assert (target["name"], target["columns"]) == ("sm90", ["3.2.0", "3.4.0"])
-    part = flacheck.published_run("flash-linear-attention==0.1.1", triton="3.4.0", results=folder)
-    assert part is not None
-    assert {record.toolchain for record in part.records} == {"triton==3.4.0"}
+    pins = list(known_report.report(answer).pins)
+    assert ("flash-linear-attention==0.1.1 on sm90", "triton==3.4.0") in pins
 
 
 def test_known_takes_a_range_of_versions(folder: Path) -> None:

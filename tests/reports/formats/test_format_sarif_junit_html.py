@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
-import itertools
 import json
-import random
 import re
 from pathlib import Path
 from urllib.parse import quote
@@ -21,10 +17,8 @@ from flacheck.cli import common
 from flacheck.errors import UsageError
 from flacheck.model import Corpus, Imported, Kernel
 from flacheck.model.source_location import SourceLocation
-from flacheck.reports import chart
 from flacheck.reports.document import Annotation, Case, CaseOutcome, Display, Report
 from flacheck.source.packages.kernel_locations import KernelLocator
-from tests.made_records import failure, record
 from tests.made_reports import REPORTS
 from tests.paths import ROOT
 
@@ -72,12 +66,7 @@ def test_hostile_names_stay_text() -> None:
     """The XML is well-formed, and a hostile name does not become markup."""
     case = Case(HOSTILE, HOSTILE, HOSTILE, CaseOutcome.FAILED, HOSTILE, HOSTILE)
     ElementTree.fromstring(render_as("junit", Report([], cases=[case])))
-    chart = {"texts": [HOSTILE], "targets": [], "rules": {}}
-    overview = reports.document.Overview((("pin", HOSTILE),), chart)
-    page = render_as("html", Report([], overview=lambda: overview))
-    assert "<img" not in page
-    (data,) = re.findall(r'id="data">(.*?)</script>', page)
-    assert json.loads(gzip.decompress(base64.b64decode(data)))["texts"][0].startswith("</script>")
+    assert "<img" not in render_as("html", Report([], pins=[("pin", HOSTILE)]))
 
 
 @pytest.mark.parametrize("command", sorted(REPORTS))
@@ -86,30 +75,6 @@ def test_every_report_is_a_page_without_network(command: str, tmp_path: Path) ->
     page = render_as("html", REPORTS[command](tmp_path))
     assert "default-src 'none'" in page
     assert not re.search(r'(src|href)="(?!#)', page)
-
-
-@pytest.mark.slow
-def test_a_page_of_flash_linear_attention_has_at_most_400_kb() -> None:
-    """A page of 25,200 cells is smaller than 400 kB."""
-    generator = random.Random(27)
-    cells = []
-    for number, dtype, minor, target in itertools.product(
-        range(350), ("bf16", "fp16", "fp32"), range(1, 9), ("sm80", "sm90", "sm100")
-    ):
-        make = failure if generator.random() < 1 / 8 else record
-        cell = make(
-            kernel=f"fla.ops.family_{number // 6}.chunk:kernel_{number}",
-            toolchain=f"triton==3.{minor}.0",
-            target=target,
-            dtype=dtype,
-            resources={name: generator.randrange(200_000) for name in ("shared", "registers")},
-        )
-        cells.append(cell)
-    blocking = {each.key for each in cells if each.code}
-    value = chart.to_json(chart.of_records(cells, blocking, ()))
-    overview = reports.document.Overview((), value)
-    page = render_as("html", Report([], overview=lambda: overview))
-    assert len(page.encode()) <= 400_000
 
 
 def test_a_kernel_of_flacheck_has_file_and_line(tmp_path: Path) -> None:
