@@ -34,11 +34,24 @@ def answer_of(gate: JudgedPins) -> Answer:
     elif points:
         words = VerdictWord.YES_BUT
     text = _counts(gate)
-    failing = {kernel for each in gate.versions for kernel in each.kernels}
-    if words is VerdictWord.YES_BUT and failing:
-        verb = "fails" if len(failing) == 1 else "fail"
-        text = f"{count_noun(len(failing), 'kernel')} {verb} that models do not meet: {text}"
+    if words is VerdictWord.YES_BUT:
+        text = _rare_failures(gate) or text
     return make_answer(words, text, points, _recommendation(gate))
+
+
+def _rare_failures(gate: JudgedPins) -> str:
+    """Return how many kernels fail, and under how many releases; empty if none fails."""
+    failing = {kernel for each in gate.versions for kernel in each.kernels}
+    if not failing:
+        return ""
+    kernels = "1 kernel that models do not meet fails"
+    if len(failing) > 1:
+        kernels = f"{len(failing)} kernels that models do not meet fail"
+    releases = f"the {gate.compiler.spoken} release"
+    if len(gate.versions) > 1:
+        number = sum(bool(each.kernels) for each in gate.versions)
+        releases = f"{number} of the {len(gate.versions)} {gate.compiler.spoken} releases"
+    return f"{kernels} under {releases} that your pins allow"
 
 
 def _counts(gate: JudgedPins) -> str:

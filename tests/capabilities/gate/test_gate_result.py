@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
+
+import pytest
 
 from flacheck.capabilities.gate.result import Gate
 from flacheck.tables.settings.waivers import Waiver
@@ -97,3 +100,19 @@ def test_gaps_are_releases_that_exist() -> None:
     result = gate(RECORDS, "triton>=3.3.1,!=3.4.0")
     assert [release.triton for release in result.versions] == ["3.3.1", "3.5.0", "3.8.0", ">3.8.0"]
     assert result.gaps == ["3.3.1"]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "answer"),
+    [
+        ("triton==3.2.0", "1 kernel that models do not meet fails under the Triton release"),
+        ("triton<3.4", "1 kernel that models do not meet fails under 2 of the 4 Triton releases"),
+    ],
+)
+def test_failures_that_models_do_not_meet_are_one_plain_sentence(
+    requirement: str, answer: str
+) -> None:
+    """The answer counts the kernels and the releases, without a second colon."""
+    result = gate(RECORDS, requirement)
+    rare = replace(result, versions=tuple(replace(each, decides=False) for each in result.versions))
+    assert rare.in_words.answer == f"Yes, but {answer} that your pins allow"
