@@ -110,6 +110,17 @@ def _environment(
     if options["requirements"] is not None:
         environment, pinned = _of_file(environment, options["requirements"], library)
         names = names or pinned
+    environment = _with_named(environment, options)
+    installed = {str(canonicalize_name(each.metadata["Name"])): each for each in distributions}
+    if names:
+        chosen = tuple(_package(name, installed, library) for name in names)
+        return replace(environment, packages=chosen)
+    found = nearby.environment_packages(distributions)
+    return replace(environment, packages=tuple(each.spec for each in found if "==" in each.spec))
+
+
+def _with_named(environment: Environment, options: CheckOptions) -> Environment:
+    """Return the environment with the releases that the options name."""
     if options["torch"] is not None:
         environment = _with_torch(environment, options["torch"])
     if options["triton"] is not None:
@@ -122,12 +133,7 @@ def _environment(
         environment = replace(
             environment, card=None, source="the named releases", contradictions=()
         )
-    installed = {str(canonicalize_name(each.metadata["Name"])): each for each in distributions}
-    if names:
-        chosen = tuple(_package(name, installed, library) for name in names)
-        return replace(environment, packages=chosen)
-    found = nearby.environment_packages(distributions)
-    return replace(environment, packages=tuple(each.spec for each in found if "==" in each.spec))
+    return environment
 
 
 def _excluding(builds: Iterable[Build | None]) -> tuple[Point, ...]:

@@ -67,8 +67,6 @@ def gate(
         EmptySelection: If nothing is pinned.
     """
     handle = on_event or ignore
-    if options["installed"] and (files or options["fix"]):
-        raise UsageError("--installed judges the installed environment: leave out FILES and --fix")
     request = _request(files, options)
     scan, write_baseline = options["scan"], options["write_baseline"]
     if options["refresh"] or scan:
@@ -76,9 +74,8 @@ def gate(
             handle(Progress(warning))
         torch_pins.refresh()
     result = judge_pins(request)
-    if request.library is not None and not (
-        result.questions or options["package"] or options["matrix"]
-    ):
+    is_about_pins = not (result.questions or options["package"] or options["matrix"])
+    if request.library is not None and is_about_pins:
         request = _with_pinned_packages(request, request.library, handle)
         result = judge_pins(request)
     if scan and result.gaps:
@@ -99,6 +96,8 @@ def gate(
 
 def _request(files: Sequence[PathLike], options: GateOptions) -> GateRequest:
     """Return what to judge, and by which records."""
+    if options["installed"] and (files or options["fix"]):
+        raise UsageError("--installed judges the installed environment: leave out FILES and --fix")
     known_failures = read_baseline(options["baseline"], options["write_baseline"])
     names = tuple(targets.find(name).name for name in split(options["target"]))
     about = subject_of(options["matrix"], one_package(options["package"], "gate"))

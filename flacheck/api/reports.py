@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,14 +49,10 @@ def report(runs: str | Sequence[str] = (), **options: Unpack[ReportOptions]) -> 
     operators, results, store = split(options["op"]), options["results"], options["store"]
     matrix, package = options["matrix"], options["package"]
     choices = {"matrix": matrix, "package": package, "op": operators}
-    options_given = [name for name, value in choices.items() if value]
     run_ids = texts(runs)
-    if options_given and run_ids:
-        raise UsageError(f"RUN and --{options_given[0]} were given: name one of them")
+    is_selected = _is_selected(choices, run_ids)
     waived = settings.waivers(Path.cwd())
-    about = Subject()
-    if options_given:
-        about = subject_of(matrix, one_package(package, "report"))
+    about = subject_of(matrix, one_package(package, "report"))
     published: Run | None = None
     no_published = options["no_published"]
     if (about.package or about.matrix) and not operators and not no_published:
@@ -64,10 +60,10 @@ def report(runs: str | Sequence[str] = (), **options: Unpack[ReportOptions]) -> 
     has_store = (Path(store) / FILE).is_file()
     if published and (results is not None or not has_store):
         return published
-    if about.package and not (has_store or no_published):
+    if not (has_store or no_published):
         _refuse_unpublished(about.package, results)
     with Store.open(store, create=False) as open_store:
-        if options_given:
+        if is_selected:
             try:
                 run_ids = (_last_about(open_store, about, operators),)
             except UsageError:
@@ -78,10 +74,20 @@ def report(runs: str | Sequence[str] = (), **options: Unpack[ReportOptions]) -> 
         return Run(view(open_store, run_ids or ["last"], waived, library=library))
 
 
-def _refuse_unpublished(package: str, results: PathLike | None) -> None:
+def _is_selected(choices: Mapping[str, object], run_ids: Sequence[str]) -> bool:
+    """Return True if options select a run; raise UsageError if ids do, too."""
+    options_given = [name for name, value in choices.items() if value]
+    if options_given and run_ids:
+        raise UsageError(f"RUN and --{options_given[0]} were given: name one of them")
+    return bool(options_given)
+
+
+def _refuse_unpublished(package: str | None, results: PathLike | None) -> None:
     """Raise UsageError with the nearest published version, if another version is published."""
+    if package is None or checkouts.is_path(package):
+        return
     library = library_or_none(results)
-    if library is None or checkouts.is_path(package):
+    if library is None:
         return
     why = why_not_published(library, ["==".join(packages.parse(package))])
     if why:

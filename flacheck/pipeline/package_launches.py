@@ -150,12 +150,7 @@ class ResolvedPackage:
         for place in self.places:
             named = place.choice.by_name()
             job = CaptureJob(self.package, named, place.card, suite, ops, kernels, shape)
-            # A capture that is there names its compiler, which is fetched once a cell is due.
-            if has_file or is_captured(job):
-                jobs.append(job if place.compiles else None)
-            else:
-                toolchain = _provide(place)
-                jobs.append(replace(job, toolchain=toolchain) if toolchain else None)
+            jobs.append(_with_compiler(job, place, has_file))
         drives = [each for each in jobs if each is not None]
         # Side by side where they have to be made; those of an archive are there already.
         if drives and not has_file:
@@ -292,6 +287,15 @@ def resolve_package(job: Job, resolver: Resolver | None = None) -> ResolvedPacka
     places = [CapturePlace(resolver.choices[name], *row) for name in names for row in rows]
     warnings = tuple(dict.fromkeys(resolver.warnings))
     return ResolvedPackage(job, package, places, resolver.choices, warnings)
+
+
+def _with_compiler(job: CaptureJob, place: CapturePlace, has_file: bool) -> CaptureJob | None:
+    """Return a capture with its compiler; None if there is none or it does not know the target."""
+    # A capture that is there names its compiler, which is fetched once a cell is due.
+    if has_file or is_captured(job):
+        return job if place.compiles else None
+    toolchain = _provide(place)
+    return replace(job, toolchain=toolchain) if toolchain else None
 
 
 def _check_kernels(globs: Iterable[str], names: Collection[str], where: str) -> None:

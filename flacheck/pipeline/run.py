@@ -251,9 +251,7 @@ def run_plan(
             expected_count = max(adaptive.least(expected_count), len(first_cells))
         yield RunStarted(active.id, expected_count)
         remaining_cells = cells_to_compile(plan.cells, store, options)
-        costs, origin = Costs.of(map(stored_cost, store.recent_costs())), "stored times"
-        if options.budget is not None and not costs.has_times_of(remaining_cells):
-            costs, origin = Costs.of(published_costs(remaining_cells)), "the nearest GPU's times"
+        costs, origin = _costs(remaining_cells, store, options)
         work = RemainingWork.of(remaining_cells, costs)
         partial = interim.AnswerSoFar(options, remaining_cells)
         yield from map(Progress, partial.announce(costs, origin))
@@ -292,6 +290,14 @@ def run_plan(
     end = RunFinished(active.id, active.is_complete, failures)
     yield end
     return end
+
+
+def _costs(cells: Sequence[Cell], store: Store, options: RunOptions) -> tuple[Costs, str]:
+    """Return the expected costs of cells, and the source of the times."""
+    costs = Costs.of(map(stored_cost, store.recent_costs()))
+    if options.budget is not None and not costs.has_times_of(cells):
+        return Costs.of(published_costs(cells)), "the nearest GPU's times"
+    return costs, "stored times"
 
 
 def _describe_choice(plan: Plan, states: Mapping[str, State]) -> str:

@@ -132,18 +132,25 @@ def _state(
     if not finding["written"]:
         return State.NOT_COMPARABLE, "it changes no memory"
     if finding["class"] == reference:
-        difference = finding["difference"]
-        is_first = finding["compared_with"] != reference
-        if difference is None or is_first or not difference["differing"]:
-            return State.SAME, None
-        amplification = findings.get("amplification") or 0.0
-        if amplification > _MOST_AMPLIFICATION_REASON:
-            return State.NOT_COMPARABLE, _AMPLIFICATION_REASON
-        return State.ROUNDING, None
+        return _state_of_equal(finding, reference, findings)
     if not _is_finite(findings["variants"], reference):
         return State.NOT_COMPARABLE, "the others' results are not finite under any inputs"
     difference = finding["difference"] or {}
     return State.DIFFERS, _describe(difference)
+
+
+def _state_of_equal(
+    finding: Json, reference: int | None, findings: Json
+) -> tuple[State, str | None]:
+    """Return the state of a result that differs from the reference by rounding at most."""
+    difference = finding["difference"]
+    is_first = finding["compared_with"] != reference
+    if difference is None or is_first or not difference["differing"]:
+        return State.SAME, None
+    amplification = findings.get("amplification") or 0.0
+    if amplification > _MOST_AMPLIFICATION_REASON:
+        return State.NOT_COMPARABLE, _AMPLIFICATION_REASON
+    return State.ROUNDING, None
 
 
 def _is_finite(variants: Mapping[str, Json], reference: int | None) -> bool:
