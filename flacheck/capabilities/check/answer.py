@@ -102,23 +102,32 @@ def _sentence(judged: JudgedEnvironment) -> tuple[VerdictWord, str]:
         return VerdictWord.NO, f"under {judged.place} {number}: {about}"
     restriction = _restriction(judged)
     is_pair = environment.torch is not None and environment.triton is not None
-    # Builds of CPUs, of NGC and of one's own name no Triton in their metadata.
-    is_known = environment.torch is not None and environment.torch.requires
-    together = "belong together" if is_known else "do not contradict each other"
+    together = _together(environment)
     if not judged.packages and is_pair:
         text = f"{where} {together}; no installed package has kernels"
     elif not judged.judged:
-        if environment.target is None and judged.packages:
-            return VerdictWord.UNKNOWN, f"no GPU was found here, and {names} depends on it"
-        if not judged.packages:
-            return VerdictWord.UNKNOWN, f"no installed package has kernels ({where})"
-        return VerdictWord.UNKNOWN, f"nothing is on record about {names} under {judged.place}"
+        return VerdictWord.UNKNOWN, _missing_evidence(judged, names)
     else:
         belong = f"{together} and compile" if is_pair else "compiles"
         text = f"{where} {belong} {names} on {environment.target}"
     if restriction:
         return VerdictWord.YES_BUT, f"{restriction}: {text}"
     return VerdictWord.YES, text
+
+
+def _together(environment: Environment) -> str:
+    # Builds of CPUs, of NGC and of one's own name no Triton in their metadata.
+    is_known = environment.torch is not None and environment.torch.requires
+    return "belong together" if is_known else "do not contradict each other"
+
+
+def _missing_evidence(judged: JudgedEnvironment, names: str) -> str:
+    """Return the reason why nothing is known about the packages."""
+    if not judged.packages:
+        return f"no installed package has kernels ({describe(judged.environment)})"
+    if judged.environment.target is None:
+        return f"no GPU was found here, and {names} depends on it"
+    return f"nothing is on record about {names} under {judged.place}"
 
 
 def _restriction(judged: JudgedEnvironment) -> str:
@@ -135,10 +144,9 @@ def _restriction(judged: JudgedEnvironment) -> str:
     for release in releases:
         if release.is_mostly_unusable:
             return f"{release.unusable_share} compile under no release"
-    slower = [each for package in judged.packages for each in package.slower]
+    slower = _slower_operators(judged)
     if slower:
-        names = {each.operator for each in slower}
-        return f"{count_noun(len(names), 'operator is', 'operators are')} slower than before"
+        return f"{count_noun(len(slower), 'operator is', 'operators are')} slower than before"
     if judged.environment.contradictions:
         return "a pin excludes what is installed"
     if judged.missing and releases:
@@ -147,6 +155,10 @@ def _restriction(judged: JudgedEnvironment) -> str:
     if rare:
         return f"{count_noun(rare, 'kernel fails', 'kernels fail')} that models do not meet"
     return ""
+
+
+def _slower_operators(judged: JudgedEnvironment) -> set[str]:
+    return {each.operator for package in judged.packages for each in package.slower}
 
 
 def _points(judged: JudgedEnvironment) -> Iterator[Point]:

@@ -127,7 +127,7 @@ def _compiles(record: Record | None) -> bool:
 
 def _against(comparison: ComparedSides) -> Iterator[Point]:
     """Yield what speaks against TO, worst first."""
-    kernels, after = comparison.kernels, comparison.after
+    after = comparison.after
     stay = f"stay with {comparison.before.release}"
     refusals = [each for each in comparison.refusals if each.kind is DifferenceKind.REGRESSED]
     if refusals:
@@ -141,6 +141,19 @@ def _against(comparison: ComparedSides) -> Iterator[Point]:
             yield Point(measured.clause, stay)
     regressions = [each for each in comparison.changes if each.counts_against]
     yield from _failing_points(comparison, regressions)
+    yield from _kernel_points(comparison)
+    for measured in comparison.measured:
+        if measured.slower and not measured.wrong:
+            yield Point(measured.clause, "flacheck measure --shape measures at your sizes")
+    for side in (comparison.before, comparison.after):
+        if side.partial:
+            text = f"{side.name} is partial: {side.partial} cells answered"
+            yield Point(text, "run the scan again: it resumes")
+
+
+def _kernel_points(comparison: ComparedSides) -> Iterator[Point]:
+    """Yield a point for each group of kernels that TO lacks or does not compile."""
+    kernels, stay = comparison.kernels, f"stay with {comparison.before.release}"
     rows = (
         (kernels.refused_by_package, "is refused by the package", "are refused by the package"),
         (comparison.further_failing, *_FURTHER),
@@ -156,13 +169,6 @@ def _against(comparison: ComparedSides) -> Iterator[Point]:
     for own, one, many in rows:
         if own:
             yield Point(_named(own, one, many), _REMEDIES.get(one, stay))
-    for measured in comparison.measured:
-        if measured.slower and not measured.wrong:
-            yield Point(measured.clause, "flacheck measure --shape measures at your sizes")
-    for side in (comparison.before, comparison.after):
-        if side.partial:
-            text = f"{side.name} is partial: {side.partial} cells answered"
-            yield Point(text, "run the scan again: it resumes")
 
 
 def _named(kernels: Sequence[str], one: str, many: str) -> str:

@@ -337,15 +337,19 @@ class _Comparison:
         for version in triton_releases.known_releases():
             if version in own or _against(version, on, records):
                 continue
-            cells = (replace(record.cell, toolchain=f"triton=={version}") for record in records)
-            keys = [cell.key for cell in cells]
             toolchain = f"triton=={version}"
-            verdicts = self._verdicts(toolchain, keys)
-            if not all(verdicts.get(key) is Verdict.COMPILES for key in keys):
+            if not self._has_compiled(records, toolchain):
                 continue
             if not self.failures_of(self.comparison_plan.about, toolchain, on):
                 good.append(version)
         return good
+
+    def _has_compiled(self, records: Sequence[Record], toolchain: str) -> bool:
+        """Return True if the cells of all records compile under another release."""
+        cells = (replace(record.cell, toolchain=toolchain) for record in records)
+        keys = [cell.key for cell in cells]
+        verdicts = self._verdicts(toolchain, keys)
+        return all(verdicts.get(key) is Verdict.COMPILES for key in keys)
 
     def _failures(self, side: Side, on: Sequence[str]) -> tuple[ObservedCell, ...]:
         """Return the failures under a side's compiler by all evidence about the subject."""

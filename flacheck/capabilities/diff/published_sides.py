@@ -1,6 +1,6 @@
 """A comparison by published results: nothing is captured and nothing is compiled."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flacheck.capabilities.diff.comparison_plan import ComparisonPlan, one_each
@@ -134,14 +134,11 @@ def _sides(
 ) -> PublishedSides | str:
     records: dict[str, Record] = {}
     alternatives: dict[str, list[Cell]] = {}
-    fallbacks: list[Fallback] = []
     forms: dict[tuple[str | None, str], tuple[str, str]] = {}
     for place in part.places:
         by_key = {record.key: record for record in place.records}
         records.update(by_key)
         alternatives.update(_alternatives(place, by_key))
-        for each in place.header.fallbacks:
-            fallbacks.append(Fallback.from_reported(each, place.header.package))
         forms.update(place.forms)
     if any(place.header.package is None for place in part.places):
         # A matrix chooses its configurations itself.
@@ -168,10 +165,16 @@ def _sides(
         {**records, **own_records},
         alternatives,
         source((place.header for place in answers), own_cells),
-        tuple(fallbacks),
+        tuple(_fallbacks(part.places)),
         library,
         part.places,
     )
+
+
+def _fallbacks(places: Iterable[PublishedPlace]) -> Iterator[Fallback]:
+    for place in places:
+        for each in place.header.fallbacks:
+            yield Fallback.from_reported(each, place.header.package)
 
 
 def _alternatives(place: PublishedPlace, by_key: Mapping[str, Record]) -> dict[str, list[Cell]]:

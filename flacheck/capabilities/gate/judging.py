@@ -110,11 +110,7 @@ class Judge:
         cells = _compiled_cells(standings)
         advisories = self._advisories(standings, triton)
         state, why, extent = self._state(standings, let_pass, bool(blocking))
-        slow = "; ".join(self.find_slowdowns(triton))
-        if slow:
-            state, why = ReleaseState.BAD, "; ".join(filter(None, (why, slow)))
-        if advisories and state in (ReleaseState.GOOD, ReleaseState.SCREENED):
-            state = ReleaseState.ADVISED
+        state, why = self._lower(state, why, triton, advisories)
         return JudgedRelease(
             triton=triton,
             state=state,
@@ -165,6 +161,17 @@ class Judge:
             return ReleaseState.GOOD, "", ""
         extent = _extent(with_cells)
         return ReleaseState.SCREENED, f"compiled: {extent}", extent
+
+    def _lower(
+        self, state: ReleaseState, why: str, triton: str, advisories: Sequence[str]
+    ) -> tuple[ReleaseState, str]:
+        """Return the state and its reason after measurements and advisories."""
+        slow = "; ".join(self.find_slowdowns(triton))
+        if slow:
+            return ReleaseState.BAD, "; ".join(filter(None, (why, slow)))
+        if advisories and state in (ReleaseState.GOOD, ReleaseState.SCREENED):
+            return ReleaseState.ADVISED, why
+        return state, why
 
     def _advisories(self, standings: Sequence[Standing], triton: str) -> tuple[str, ...]:
         """Return the advisories against a release on the targets of some standings."""

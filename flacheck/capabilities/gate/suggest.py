@@ -214,7 +214,7 @@ def narrow_specifier(
         clause = Specifier(text)
         if clause.operator in _UPPER:
             upper.append(clause)
-        elif not (clause.operator in _LOWER and below) and _matters(clause, to_keep, below, above):
+        elif _matters(clause, to_keep, below, above):
             middle.append(clause)
     if above:
         upper = [_bound_below(min(above))]
@@ -247,7 +247,9 @@ def _matters(
     below: Sequence[Version],
     above: Sequence[Version],
 ) -> bool:
-    """Return False for an exclusion outside the new bounds, which excludes nothing."""
+    """Return False for a replaced lower bound, and for an exclusion outside the new bounds."""
+    if clause.operator in _LOWER:
+        return not below
     if clause.operator != "!=" or clause.version.endswith(".*"):
         return True
     version = Version(clause.version)

@@ -97,6 +97,10 @@ class KnownRequest:
         """The releases as toolchains."""
         return [f"triton=={release}" for release in self.triton]
 
+    def admits(self, toolchain: str) -> bool:
+        """Return True for a selected release, or for any if none is selected."""
+        return not self.triton or toolchain in self.toolchains
+
     @cached_property
     def name(self) -> str:
         """The package's or matrix's name."""
@@ -143,20 +147,18 @@ def look_up(
     # Releases that were not asked for show whose a failure is.
     others = library.entries(accepts=_filter(replace(request, triton=()), target_names))
     published = list(_standings(library, others, request))
-    own = [each for each in published if not request.triton or each.toolchain in request.toolchains]
+    own = [each for each in published if request.admits(each.toolchain)]
     if entries and not own:
         raise EmptySelection(f"{request.package}: no published cell has {request.narrowing}")
     stored = list(request.narrow(beside))
     whole = [each for each in stored if not each.question.narrowing]
-    judged = []
-    for standing in judge([*own, *whole], [*published, *stored]):
-        # Releases and GPUs of the store alone are not published.
-        if any(_is_about(header, standing) for header in headers):
-            judged.append(standing)
-    places = []
-    for standing in sorted(judged, key=_in_order):
+    judged, places = [], []
+    for standing in sorted(judge([*own, *whole], [*published, *stored]), key=_in_order):
         answers = [header for header in headers if _is_about(header, standing)]
-        places.append(_place(standing, answers, documents))
+        # Releases and GPUs of the store alone are not published.
+        if answers:
+            judged.append(standing)
+            places.append(_place(standing, answers, documents))
     pairs = tuple(_pairs(places))
     return Known(
         **structs.asdict(_answer(request, headers, judged, gaps, places)),
@@ -204,7 +206,7 @@ def _filter(request: KnownRequest, target_names: set[str]) -> Callable[[FileEntr
             return False
         if target_names and entry.target not in target_names:
             return False
-        return not request.triton or split(entry.toolchain)[1] in request.triton
+        return request.admits(entry.toolchain)
 
     return accepts
 
@@ -227,7 +229,7 @@ def _not_built(
             continue
         missing = []
         for toolchain in each.toolchains:
-            is_selected = not request.triton or split(toolchain)[1] in request.triton
+            is_selected = request.admits(toolchain)
             if is_selected and (each.about, each.configs, toolchain, each.target) not in there:
                 missing.append(toolchain)
         if missing:

@@ -78,13 +78,17 @@ class _Graph:
         if isinstance(node, ast.Call) and not operands and all(map(self._is_constant, parts(node))):
             return Value(node, kind, is_constant=True)
         value = Value(node, kind, operands)
-        # Scalars and addresses do not count as operations.
-        if operands and kind.shape and not kind.pointer:
-            tensors = [part for part, _ in operands]
-            others = [part for part in parts(node) if part not in tensors]
-            if all(map(self._is_constant, others)):
-                self.operations.append(value)
+        if self._is_operation(value):
+            self.operations.append(value)
         return value
+
+    def _is_operation(self, value: Value) -> bool:
+        """Return False for scalars, addresses and values with an unknown scalar operand."""
+        if not value.operands or not value.type.shape or value.type.pointer:
+            return False
+        tensors = [part for part, _ in value.operands]
+        others = [part for part in parts(value.node) if part not in tensors]
+        return all(map(self._is_constant, others))
 
     def _is_constant(self, part: ast.expr) -> bool:
         if isinstance(part, (ast.Constant, ast.Tuple, ast.List)):

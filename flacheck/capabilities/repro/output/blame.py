@@ -32,7 +32,7 @@ def blame(cell: Cell, record: Record, kernel_text: str) -> Blame:
     owner = f"where {cell.kernel.name} is maintained"
     if cell.kernel.package:
         owner = f"with {cell.kernel.package.partition('==')[0]}, which the kernel belongs to"
-    code = record.code or ""
+    code = record.code
     message = record.message.partition("\n")[0]
     upstream = _TRITON.format(form="bug")
     if code == "FC921":
