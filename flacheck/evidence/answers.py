@@ -277,20 +277,21 @@ def best_answer(
         text = f"with {count_noun(len(best.advisories), 'advisory', 'advisories')}: "
         text += f"{best.label} is the best release for {subject}"
     else:
-        words = VerdictWord.YES
-        number = "1 kernel compiles" if best.kernels.of == 1 else f"{best.kernels} kernels compile"
-        others = f"{len(best.unusable)} under no release" if best.unusable else "none fails"
-        text = f"{subject} compiles under {best.label}: {number}, {others}"
-        if best.is_mostly_unusable:
-            words = VerdictWord.YES_BUT
-            text = f"{best.unusable_share} compile under no release: {best.label} is as good as "
-            text += f"any for {subject}"
-        if best.failures:
-            words = VerdictWord.YES_BUT
-            verb = "fails" if failing == 1 else "fail"
-            rare = f"{count_noun(failing, 'kernel')} {verb} that models do not meet"
-            text = f"{rare}: {subject} compiles under {best.label}"
+        words, text = _working(best, failing, subject)
     return make_answer(words, text, points, recommendation, next)
+
+
+def _working(best: RankedRelease, failing: int, subject: str) -> tuple[VerdictWord, str]:
+    """Return the sentence about a release under which all kernels that models launch compile."""
+    if best.failures:
+        rare = f"{count_noun(failing, 'kernel fails', 'kernels fail')} that models do not meet"
+        return VerdictWord.YES_BUT, f"{rare}: {subject} compiles under {best.label}"
+    if best.is_mostly_unusable:
+        text = f"{best.unusable_share} compile under no release: {best.label} is as good as "
+        return VerdictWord.YES_BUT, f"{text}any for {subject}"
+    number = "1 kernel compiles" if best.kernels.of == 1 else f"{best.kernels} kernels compile"
+    others = f"{len(best.unusable)} under no release" if best.unusable else "none fails"
+    return VerdictWord.YES, f"{subject} compiles under {best.label}: {number}, {others}"
 
 
 def _untested(best: RankedRelease) -> list[Point]:

@@ -61,14 +61,7 @@ def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[
         pins.append(row(pin.requirement, Words(pin.where, Tone.FAINT)))
     yield document.Table(("pin", "in"), tuple(pins))
     if result.versions:
-        rows = tuple(_release(result, release) for release in result.versions)
-        names: tuple[str, ...] = (result.compiler.spoken,)
-        if result.compiler is TRITON:
-            names = (result.compiler.spoken, "torch")
-        yield document.Table((*names, "state", ""), rows)
-        sizes = phrases.name_sizes(join_sizes(each.sizes for each in result.versions))
-        if sizes:
-            yield document.Paragraph(sizes)
+        yield from _versions(result)
     yield from items("Contradictions", map(_conflict, result.conflicts), Tone.BAD)
     yield from phrases.failures(_failures(result))
     yield from phrases.list_package_failures(result.package_failures)
@@ -91,6 +84,17 @@ def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[
     if suggest:
         yield from items("Suggested", _suggestions(result, strict), Tone.GOOD)
     yield from _next(result, command, suggest, strict)
+
+
+def _versions(result: Gate) -> Iterator[Part]:
+    rows = tuple(_release(result, release) for release in result.versions)
+    names: tuple[str, ...] = (result.compiler.spoken,)
+    if result.compiler is TRITON:
+        names = (result.compiler.spoken, "torch")
+    yield document.Table((*names, "state", ""), rows)
+    sizes = phrases.name_sizes(join_sizes(each.sizes for each in result.versions))
+    if sizes:
+        yield document.Paragraph(sizes)
 
 
 def _pins(result: Gate) -> Iterator[tuple[str, str]]:

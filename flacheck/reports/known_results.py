@@ -84,15 +84,19 @@ def _parts(answer: Known) -> Iterator[Part]:
         yield from phrases.measured(chain.from_iterable(each.measured for each in own))
     yield from phrases.list_package_failures(answer.package_failures)
     yield from _pairs(answer)
-    if answer.pins:
-        yield Heading("Pins")
-        lines = []
-        for pin in answer.pins:
-            torch = f" {pin.torch}" if pin.torch else ""
-            lines.append(f"{pin.about} on {pin.target}: {pin.triton}{torch}")
-        yield Listing("\n".join(lines))
+    yield from _requirements(answer)
     yield from _gaps(answer)
     yield from answers.next_commands(answer)
+
+
+def _requirements(answer: Known) -> Iterator[Part]:
+    lines = []
+    for pin in answer.pins:
+        torch = f" {pin.torch}" if pin.torch else ""
+        lines.append(f"{pin.about} on {pin.target}: {pin.triton}{torch}")
+    if lines:
+        yield Heading("Pins")
+        yield Listing("\n".join(lines))
 
 
 def _origin(answer: Known) -> str:

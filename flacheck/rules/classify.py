@@ -111,13 +111,9 @@ def _hits(log: str, lines: list[Line], text: str, is_failed: bool) -> Iterator[_
             continue
         if not rule.patterns or not rule.applies_in(text):
             continue
-        for line, plain in plain_lines:
-            if rule.form and line.form != rule.form:
-                continue
-            match = rule.search(plain)
-            if match:
-                yield _Hit(rule, match, line.text, line, True)
-                break
+        hit = _message_hit(rule, plain_lines)
+        if hit is not None:
+            yield hit
         else:
             if WRAPPER <= rule.specificity < GENERIC:
                 continue
@@ -127,6 +123,16 @@ def _hits(log: str, lines: list[Line], text: str, is_failed: bool) -> Iterator[_
             match = rule.search(plain_log)
             if match:
                 yield _Hit(rule, match, log, _cause(log, lines, match), False)
+
+
+def _message_hit(rule: Rule, plain_lines: Iterable[tuple[Line, str]]) -> _Hit | None:
+    """Return a rule's first match in decisive lines, given with plain quotes, too."""
+    for line, plain in plain_lines:
+        if not rule.form or line.form == rule.form:
+            match = rule.search(plain)
+            if match:
+                return _Hit(rule, match, line.text, line, True)
+    return None
 
 
 def _select(hits: Iterable[_Hit]) -> list[_Hit]:

@@ -65,8 +65,7 @@ def value(node: ast.AST, lookup: Lookup) -> Any:
             items = [value(item, lookup) for item in node.elts]
             return UNKNOWN if UNKNOWN in items else items
         case ast.UnaryOp(op=ast.Not()):
-            truth = value(node.operand, lookup)
-            return UNKNOWN if truth is UNKNOWN else not truth
+            return _apply(operator.not_, [node.operand], lookup, integers_only=False)
         case ast.BoolOp():
             return _join(node, [value(item, lookup) for item in node.values])
         case ast.Compare(ops=[comparison], comparators=[right]):
@@ -78,7 +77,7 @@ def value(node: ast.AST, lookup: Lookup) -> Any:
             return _apply(_CALLS[called_name(node)], node.args, lookup)
         case ast.IfExp():
             results = [value(arm, lookup) for arm in arms(node, lookup)]
-            return results[0] if all(results[0] == each for each in results) else UNKNOWN
+            return results[0] if results[0] == results[-1] else UNKNOWN
     return UNKNOWN
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
@@ -116,12 +116,17 @@ def _reach(
         return Reach.NOBODY, "no action: no public function of the package launches it"
     dtypes = {cell.dtype for cell in cells}
     works = {dtype for kernel, dtype, _ in compiled if kernel == cells[0].kernel}
-    if None not in dtypes and not dtypes & _MODEL_DTYPES and works & _MODEL_DTYPES:
+    if _are_rare(dtypes, _MODEL_DTYPES) and works & _MODEL_DTYPES:
         return Reach.FEW, f"use {' or '.join(sorted(works & _MODEL_DTYPES))}"
     sizes = {cell.parts.head_size for cell in cells}
-    if None not in sizes and not sizes & _model_sizes():
+    if _are_rare(sizes, _model_sizes()):
         return Reach.FEW, "no action: no listed model has this head size"
     return Reach.MODELS, ""
+
+
+def _are_rare(values: Set[object], usual: Set[object]) -> bool:
+    """Return True if all values are known and no model has any of them."""
+    return None not in values and not values & usual
 
 
 def lacks_name(code: str | None) -> bool:

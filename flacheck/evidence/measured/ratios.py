@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Literal
 
 from flacheck.evidence.measured.results import LaunchResult, Ratio, ReleaseSummary, Result, State
@@ -104,17 +105,18 @@ def summarise(
 ) -> Iterator[ReleaseSummary]:
     """Yield a summary of each release; the first release has no ratios."""
     for toolchain in toolchains:
-        results = [each for launch in launches for each in launch.results]
+        results = chain.from_iterable(launch.results for launch in launches)
         own = [result for result in results if result.toolchain == toolchain]
         ratios = [ratio for ratio in kernels if ratio.toolchain == toolchain]
         own_operators = [ratio for ratio in operators if ratio.toolchain == toolchain]
+        changes = Counter(ratio.change for ratio in ratios)
         states = Counter(result.state.value for result in own)
         times = list(_times(launches, toolchains[0], toolchain))
         yield ReleaseSummary(
             toolchain=toolchain,
             kernels=len(ratios),
-            slower=sum(ratio.change == "slower" for ratio in ratios),
-            faster=sum(ratio.change == "faster" for ratio in ratios),
+            slower=changes["slower"],
+            faster=changes["faster"],
             operators=len(own_operators),
             slower_operators=sum(ratio.change == "slower" for ratio in own_operators),
             geometric_mean=_geometric_mean([ratio.ratio for ratio in ratios]),
