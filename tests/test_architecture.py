@@ -473,6 +473,49 @@ def test_no_conditional_expression_holds_another() -> None:
     assert places == []
 
 
+# Decisions in one function, counted as radon does. Above this its parts have no names.
+MOST_DECISIONS = 15
+
+
+def decisions(node: ast.AST) -> int:
+    """Return the branches that a node adds to its function."""
+    match node:
+        case ast.If() | ast.IfExp() | ast.Assert() | ast.ExceptHandler():
+            return 1
+        case ast.For() | ast.AsyncFor() | ast.While():
+            return 1 + bool(node.orelse)
+        case ast.Try():
+            return bool(node.orelse)
+        case ast.BoolOp():
+            return len(node.values) - 1
+        case ast.comprehension():
+            return 1 + len(node.ifs)
+        case ast.match_case():
+            return getattr(node.pattern, "pattern", node) is not None
+    return 0
+
+
+def complexity(node: ast.AST) -> int:
+    """Return a function's decisions, without those of the functions in it."""
+    total = 1 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else 0
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            total += decisions(child) + complexity(child)
+    return total
+
+
+def test_no_function_decides_too_much() -> None:
+    """A function above the limit is split at a part that has a name, or reads a table."""
+    too_complex = [
+        f"{file.relative_to(PACKAGE)}:{node.lineno} {node.name}"
+        for file in PACKAGE.rglob("*.py")
+        for node in ast.walk(tree_of(file))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and complexity(node) > MOST_DECISIONS
+    ]
+    assert too_complex == []
+
+
 # An attribute or an import of a private name: only these files are parsed.
 MAY_BE_PRIVATE = re.compile(r"\w\._[a-zA-Z]|^(?:from|import|    _).*\b_[a-zA-Z]", re.MULTILINE)
 
