@@ -234,7 +234,6 @@ class Follower:
             (at, tensor) for at, tensor in _tensors(args, kwargs) if tensor.is_floating_point()
         ]
         inputs = {id(tensor) for _, tensor in operands}
-        event: int | None = None
         for tensor in new_tensors:
             # A tensor that is written in place keeps its dtype.
             if id(tensor) in inputs:
@@ -248,20 +247,23 @@ class Follower:
             if _is_table(operands, function):
                 _inherit(tensor, operands, frozenset(), kind=_TABLE)
                 continue
-            halves, wide, promoted_halves, promoters = _sort_operands(operands, given_ids)
-            if promoted_halves and promoters:
-                if event is None:
-                    event = self._promotion(promoted_halves, promoters, tensor)
-                setattr(tensor, _ORIGIN, Origin(events=frozenset((event,))))
-            elif halves and not promoters:
-                # This is a cast by the program or by autocast.
-                _inherit(tensor, halves, frozenset(), self._cast(halves, tensor))
-            else:
-                events, casts = set[int](), set[int]()
-                for _, each in wide:
-                    events |= origin_of(each).events
-                    casts |= origin_of(each).casts
-                _inherit(tensor, operands, frozenset(events), frozenset(casts))
+            self._settle_wide(tensor, operands, given_ids)
+
+    def _settle_wide(self, tensor: torch.Tensor, operands: Any, given_ids: set[int]) -> None:
+        """Record a promotion or cast to a float32 result, else inherit from its operands."""
+        halves, wide, promoted_halves, promoters = _sort_operands(operands, given_ids)
+        if promoted_halves and promoters:
+            event = self._promotion(promoted_halves, promoters, tensor)
+            setattr(tensor, _ORIGIN, Origin(events=frozenset((event,))))
+        elif halves and not promoters:
+            # This is a cast by the program or by autocast.
+            _inherit(tensor, halves, frozenset(), self._cast(halves, tensor))
+        else:
+            events, casts = set[int](), set[int]()
+            for _, each in wide:
+                events |= origin_of(each).events
+                casts |= origin_of(each).casts
+            _inherit(tensor, operands, frozenset(events), frozenset(casts))
 
     def _promotion(self, halves: Any, wide: Any, result: torch.Tensor) -> int:
         place = places.here()

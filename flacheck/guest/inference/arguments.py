@@ -246,16 +246,9 @@ def plain_value(parameter: inspect.Parameter, sizes: Sizes) -> tuple[Any, bool]:
     name = parameter.name
     annotation = str(parameter.annotation)
     default = parameter.default
-    if "dtype" in name and annotation in _INTEGER_ANNOTATIONS:
-        # The index of a dtype in a table of the package.
-        return 0, True
-    if "dtype" in name or annotation in _DTYPE_ANNOTATIONS:
-        return torch.float32, True
-    if "device" in name:
-        return torch.device("cuda"), True
-    if isinstance(default, bool) or annotation in _FLAG_ANNOTATIONS:
-        # A flag with a default is turned on, a flag without one stays off.
-        return default is not NOTHING and (default is False or bool(default)), True
+    certain = _certain_value(parameter)
+    if certain is not NOTHING:
+        return certain, True
     if name in _USUAL_FLOATS or "float" in annotation:
         return _USUAL_FLOATS.get(name, 1.0), name in _USUAL_FLOATS
     for value in choices(parameter):
@@ -269,6 +262,22 @@ def plain_value(parameter: inspect.Parameter, sizes: Sizes) -> tuple[Any, bool]:
         is_dimension = name in SIZES or bool(_DIMENSION_NAME.fullmatch(name))
         return size_of(name, sizes), is_number and is_dimension
     return _MIDDLE_SIZE, False
+
+
+def _certain_value(parameter: inspect.Parameter) -> Any:
+    """Return the value of a dtype, a device or a flag; NOTHING for other arguments."""
+    name, annotation, default = parameter.name, str(parameter.annotation), parameter.default
+    if "dtype" in name and annotation in _INTEGER_ANNOTATIONS:
+        # The index of a dtype in a table of the package.
+        return 0
+    if "dtype" in name or annotation in _DTYPE_ANNOTATIONS:
+        return torch.float32
+    if "device" in name:
+        return torch.device("cuda")
+    if isinstance(default, bool) or annotation in _FLAG_ANNOTATIONS:
+        # A flag with a default is turned on, a flag without one stays off.
+        return default is not NOTHING and (default is False or bool(default))
+    return NOTHING
 
 
 def choices(parameter: inspect.Parameter) -> list[Any]:

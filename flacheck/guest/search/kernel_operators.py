@@ -200,11 +200,13 @@ def _parameter_kinds(kernel: Any) -> usage.Kinds:
                     kinds[argument.id] = usage.DTYPE
         for name, texts in _text_usages(node):
             kinds[name] = f"Literal{texts}"
-    for name, kind in kinds.items():
+    for name in kinds:
+        if kinds[name] != usage.NUMBER:
+            continue
         # A number is tested, too: a flag has no other use.
         is_flag = tests[name] == uses[name] or _FLAG_NAMES.match(name)
-        if kind == usage.NUMBER and tests[name] and is_flag:
+        if tests[name] and is_flag:
             kinds[name] = usage.FLAG
-        elif kind == usage.NUMBER and usage.FRACTION_NAMES.search(name):
+        elif usage.FRACTION_NAMES.search(name):
             kinds[name] = usage.FRACTION
     return kinds

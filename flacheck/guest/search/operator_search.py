@@ -154,11 +154,7 @@ class OperatorSearch:
         success = self._call_with_repairs(operator, plan, _PLAIN_TRIES)
         base = success or self._furthest_plans.get(operator.name, plan)
         variations = self._variations(operator)
-        for variant in self._recipe.variants(operator, base):
-            self._call_with_repairs(operator, variant, 1)
-            labelled = variant.with_changes(f"{variant.label}, packed")
-            for packed in variations.packed(labelled):
-                self._call_with_repairs(operator, packed, 1)
+        self._call_variants(operator, base, variations)
         if success is None and operator.kind != LAYER:
             return
         for variant in variations.usual(base):
@@ -175,6 +171,14 @@ class OperatorSearch:
         if self._missing_kernels(operator):
             inference = base.with_changes("inference", training=False)
             self._call_with_repairs(operator, inference, 1)
+
+    def _call_variants(self, operator: Operator, base: CallPlan, variations: Variations) -> None:
+        """Call an operator in each way that its recipe adds, with packed sequences, too."""
+        for variant in self._recipe.variants(operator, base):
+            self._call_with_repairs(operator, variant, 1)
+            labelled = variant.with_changes(f"{variant.label}, packed")
+            for packed in variations.packed(labelled):
+                self._call_with_repairs(operator, packed, 1)
 
     def _is_covered(self, operator: Operator, variant: CallPlan) -> bool:
         """Return True if other calls made the variant's launches of all kernels of an operator."""
