@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, product
 
 from flacheck.capabilities.dtypes import expressions, judging
 from flacheck.capabilities.dtypes.costs import CostBench, LaunchOnTarget, Need, with_dtypes
@@ -45,6 +46,10 @@ class _MixedLaunch:
     plain: tuple[RecordedLaunch, ...]
     half_variants: Mapping[str, RecordedLaunch]
 
+    @property
+    def variants(self) -> tuple[RecordedLaunch, ...]:
+        return (*self.plain, *self.half_variants.values())
+
 
 def find_refused(
     subjects: Sequence[ObservedSubject],
@@ -67,10 +72,9 @@ def find_refused(
         display_path: Turns an absolute path into the path in a report.
     """
     every_launch: list[tuple[str, _MixedLaunch]] = []
-    for subject in subjects:
-        for mode in modes:
-            for mixed in _find_mixed(subject, mode, findings, entries):
-                every_launch.append((subject.name, mixed))
+    for subject, mode in product(subjects, modes):
+        for mixed in _find_mixed(subject, mode, findings, entries):
+            every_launch.append((subject.name, mixed))
     if every_launch:
         _LOG.info(f"compiling {len(every_launch)} launches with mixed dtypes …")
     needs = bench.compile_one([LaunchOnTarget(each.mixed, target) for _, each in every_launch])
@@ -78,30 +82,27 @@ def find_refused(
     for (name, each), need in zip(every_launch, needs):
         if _is_refused(need):
             failures.append((name, each, need))
-    queries = []
-    for _, each, _ in failures:
-        for variant in (*each.plain, *each.half_variants.values()):
-            queries.append(LaunchOnTarget(variant, target))
-    variant_needs = iter(bench.compile_one(queries))
-    by_identity: dict[tuple[str, str, str], DtypeFinding] = {}
+    variants = chain.from_iterable(each.variants for _, each, _ in failures)
+    variant_needs = iter(bench.compile_one([LaunchOnTarget(each, target) for each in variants]))
+    found: list[DtypeFinding] = []
     for name, each, need in failures:
         plain = [next(variant_needs) for _ in each.plain]
         half_variants = {operand: next(variant_needs) for operand in each.half_variants}
         if all(map(_is_refused, plain)):
             continue
-        blamed = [operand for operand, alone in half_variants.items() if not _is_refused(alone)]
         described = []
-        for operand in blamed or half_variants:
+        for operand in _blamed_operands(half_variants):
             finding = _describe(name, each, operand, need, display_path)
             if finding is not None:
                 described.append(finding)
-        for finding in _join_operands(described, each.launch.place):
-            key = (finding.subject, finding.mode, finding.identity)
-            known = by_identity.setdefault(key, finding)
-            if known is not finding:
-                kernels = (*known.reached_kernels, *finding.reached_kernels)
-                by_identity[key] = replace(known, reached_kernels=kernels)
-    return list(by_identity.values())
+        found += _join_operands(described, each.launch.place)
+    return _join_kernels(found)
+
+
+def _blamed_operands(half_variants: Mapping[str, Need]) -> list[str]:
+    """Return the wide operands that are refused only as wide; all of them if there is none."""
+    blamed = [operand for operand, alone in half_variants.items() if not _is_refused(alone)]
+    return blamed or list(half_variants)
 
 
 def _is_refused(need: Need) -> bool:
@@ -141,6 +142,18 @@ def _find_mixed(
             if not operand.is_half:
                 half_variants[name] = with_dtypes(recorded[0], {name: mode.half})
         yield _MixedLaunch(run, launch, recorded[0], tuple(plain), half_variants)
+
+
+def _join_kernels(findings: Sequence[DtypeFinding]) -> list[DtypeFinding]:
+    """Return one finding for each place, with the kernels of all its findings."""
+    by_identity: dict[tuple[str, str, str], DtypeFinding] = {}
+    for finding in findings:
+        key = (finding.subject, finding.mode, finding.identity)
+        known = by_identity.setdefault(key, finding)
+        if known is not finding:
+            kernels = (*known.reached_kernels, *finding.reached_kernels)
+            by_identity[key] = replace(known, reached_kernels=kernels)
+    return list(by_identity.values())
 
 
 def _join_operands(findings: Sequence[DtypeFinding], place: Place | None) -> Iterator[DtypeFinding]:
