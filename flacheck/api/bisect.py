@@ -1,4 +1,4 @@
-"""`flacheck.bisect`: the releases or commits between which a cell's result changes."""
+"""`flacheck.bisect`: the releases between which a cell's result changes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from flacheck.api.arguments import (
     cell_of,
-    check_stage,
-    one_package,
     run_options,
     selection_of,
 )
@@ -15,7 +13,6 @@ from flacheck.api.options.commands import BisectOptions
 from flacheck.api.options.declaration import takes
 from flacheck.capabilities.bisect.bisecting import bisect_cell, releases
 from flacheck.capabilities.bisect.history import Bisection, Find
-from flacheck.capabilities.bisect.over_commits import bisect_commits
 from flacheck.errors import UsageError
 from flacheck.model import Purpose
 from flacheck.pipeline import resolved_cell as cells
@@ -36,8 +33,7 @@ def bisect(
     """Find the releases between which a cell's verdict or signature changes.
 
     Without `every` few releases are compiled, and a change inside a range of releases whose ends
-    agree may be missed. `commits` is a range of commits of the checkout `package`; the selection
-    must leave one CUDA C++ unit.
+    agree may be missed.
 
     Args:
         cell: A key or its first 8 characters, `FILE.jsonl:LINE`, or a matrix; None searches the
@@ -46,26 +42,13 @@ def bisect(
         on_event: Receives each event while the cell compiles.
 
     Raises:
-        UsageError: If no cell or several match, fewer than two releases are left, or the range of
-            commits is malformed.
+        UsageError: If no cell or several match, or fewer than two releases are left.
     """
-    find, commits, until = options["find"], options["commits"], options["until"]
+    find = options["find"]
     if find not in [each.value for each in Find]:
         raise UsageError(f"--find {find}: expected fail, pass or change")
     handle = on_event or ignore
     run, selection = run_options(options), selection_of(options)
-    if commits is not None:
-        folder = one_package(options["package"], "bisect")
-        if cell is not None or options["matrix"] is not None or folder is None:
-            raise UsageError("--commits takes the checkout in --package DIR, and no cell or matrix")
-        check_stage(until)
-        with Store.open(options["store"]) as open_store:
-            over_commits = bisect_commits(
-                folder, commits, selection, Find(find), open_store, run, until, options["every"]
-            )
-            return drain(over_commits, on_event)
-    if until is not None:
-        raise UsageError("--until goes with --commits: releases are compared by whole compiles")
     about = cell_of(cell, options, "bisect")
     with Store.open(options["store"], create=not cells.needs_store(about)) as open_store:
         found_cell = cells.resolve_cell(

@@ -31,7 +31,7 @@ _COMMANDS = {
     ),
     "init": CommandPlace(ASK, "Write a CI workflow, settings, hook and baseline for this project."),
     "explain": CommandPlace(TRACE, "Name the failure in a log: cause, versions, remedy, links."),
-    "bisect": CommandPlace(TRACE, "Find the release or commit that changes a cell's result."),
+    "bisect": CommandPlace(TRACE, "Find the release that changes a cell's result."),
     "repro": CommandPlace(TRACE, "Reduce a failure to a script that imports only Triton."),
     "autotune": CommandPlace(
         TRACE, "Show how autotuners treat a kernel's configurations and keys."

@@ -1,4 +1,4 @@
-"""flacheck bisect: the releases or commits between which a cell's result changes."""
+"""flacheck bisect: the releases between which a cell's result changes."""
 
 import flacheck
 from flacheck import Exit
@@ -22,20 +22,15 @@ class BisectCommand(BisectOptions, flags.ShortReport, total=False):
             "flacheck bisect seeds --kernel chunk_gated_delta_rule_fwd_kernel_h "
             "--triton 3.2.0 --num-warps 8",
         ),
-        (
-            "Which commit of a checkout mended a CUDA C++ unit?",
-            "flacheck bisect --commits v1.0..HEAD --package . --kernel unit.cu "
-            "--toolchain nvcc==13.0",
-        ),
     ],
     exits={
-        0: "a change lies between two releases or commits",
+        0: "a change lies between two releases",
         3: "no change can be shown",
         4: "the selection is empty",
     },
 )
 def bisect(call: common.Call[BisectCommand]) -> int:
-    """Find the release or commit that changes a cell's result."""
+    """Find the release that changes a cell's result."""
     from flacheck.reports import bisect as bisect_report
 
     with follow() as on_event:

@@ -55,12 +55,6 @@ def find(root: Path) -> ProjectBuild:
     return ProjectBuild(None, (), tuple(warnings))
 
 
-def describes(root: Path) -> bool:
-    """Return True if a folder contains a file that lists what is compiled."""
-    has_script = is_file(root / _SETUP_SCRIPT)
-    return has_script or builds.describes(root) or any(True for _ in _configurable(root))
-
-
 def _configurable(root: Path) -> Iterator[Path]:
     """Yield the CMake projects and Makefiles of a project that mention CUDA.
 

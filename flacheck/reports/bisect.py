@@ -16,8 +16,6 @@ from flacheck.rules import RULES
 
 # Messages of MLIR run to several hundred characters; the table is to be read at a glance.
 _LINE = 100
-# Characters of a commit's hash.
-_COMMIT = 8
 
 
 def report(bisection: Bisection) -> Report:
@@ -34,14 +32,10 @@ def _parts(bisection: Bisection, torches: Sequence[str]) -> Iterator[Part]:
     yield Paragraph("  ".join(filter(None, words)))
     rows = []
     for entry in bisection.history:
-        rows.append(_row(entry, bisection.lines.get(entry.name, "")))
-    column = "release"
-    if bisection.is_over_commits:
-        column = "commit"
-        yield Paragraph(f"under {cell.toolchain}")
-    yield Table((column, "verdict", "code", ""), tuple(rows))
+        rows.append(_row(entry, bisection.lines.get(entry.toolchain, "")))
+    yield Table(("release", "verdict", "code", ""), tuple(rows))
     if len(bisection.history) < bisection.of:
-        count = f"{len(bisection.history)} of {bisection.of} {column}s were tested"
+        count = f"{len(bisection.history)} of {bisection.of} releases were tested"
         yield Paragraph(f"{count}; --every tests all")
     if bisection.supported_from:
         yield Paragraph(f"{cell.target} is supported from {bisection.supported_from} on")
@@ -54,7 +48,7 @@ def _parts(bisection: Bisection, torches: Sequence[str]) -> Iterator[Part]:
 
 
 def _row(entry: Entry, line: str) -> tuple[Words, ...]:
-    release = _name(entry)
+    release = short(entry.toolchain)
     if entry.fails:
         _, word, assertion = line.partition("Assertion")
         # A failed assertion is shown as function and condition, without the full declaration.
@@ -63,14 +57,8 @@ def _row(entry: Entry, line: str) -> tuple[Words, ...]:
         verdict = Words("fails", Tone.BAD)
         return row(release, verdict, entry.code or "", Words(_cut(line), code=True))
     if entry.has_verdict:
-        return row(release, Words("compiles", Tone.GOOD), "", entry.title or _seconds(entry))
+        return row(release, Words("compiles", Tone.GOOD), "", _seconds(entry))
     return row(release, Words(entry.verdict.value, Tone.DOUBT), "", _cut(entry.reason or ""))
-
-
-def _name(entry: Entry) -> str:
-    if entry.commit:
-        return entry.commit[:_COMMIT]
-    return short(entry.toolchain)
 
 
 def _function(entry: Entry) -> str:
@@ -91,14 +79,8 @@ def _cut(text: str) -> str:
 
 
 def _change(change: Change, torches: Sequence[str]) -> Item:
-    before = f"{_name(change.before)} {_describe(change.before)}"
-    after = f"{_name(change.after)} {_describe(change.after)}"
-    if change.after.commit:
-        line = Item(f"{before} → {after}: {change.after.title}", Tone.STRONG)
-        if not change.between:
-            return line
-        commits = ", ".join(commit[:_COMMIT] for commit in change.between)
-        return replace(line, notes=(f"no verdict at {commits}: the change may be there",))
+    before = f"{short(change.before.toolchain)} {_describe(change.before)}"
+    after = f"{short(change.after.toolchain)} {_describe(change.after)}"
     sides = f"{_torch(change.torch_before, torches)} | {_torch(change.torch_after, torches)}"
     line = Item(f"{before} → {after}; torch {sides}", Tone.STRONG)
     if not change.between:
@@ -145,17 +127,12 @@ def _nothing(bisection: Bisection) -> str:
             with_verdict.append(entry)
         if entry.toolchain == bisection.cell.toolchain:
             own = entry
-    noun = "releases"
-    if bisection.is_over_commits:
-        noun, own = "commits", None
     if bisection.find is not Find.CHANGE and own is not None and not own.has_verdict:
         return f"{own.toolchain} itself gave no verdict to compare with: {own.reason}"
     if len(with_verdict) < 2:
-        return f"undecidable: fewer than two {noun} gave a verdict"
+        return "undecidable: fewer than two releases gave a verdict"
     if bisection.find is Find.CHANGE:
-        return f"nothing changes: all {len(with_verdict)} {noun} that gave a verdict agree"
-    if bisection.is_over_commits:
-        return f"not found: no change to `{bisection.find.value}`; --find change shows all"
+        return f"nothing changes: all {len(with_verdict)} releases that gave a verdict agree"
     fails = own is not None and own.fails
     # The change that broke a failing cell, or fixed a compiling one, lies before it.
     side, other = "newer", "fails"

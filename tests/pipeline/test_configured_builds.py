@@ -244,4 +244,4 @@ def test_a_build_file_that_cannot_be_read_is_passed(kind: str, tmp_path: Path) -
         os.mkfifo(file)
     else:
         file.write_text(CMAKE + " " * (2 << 20))
-    assert not configured_builds.describes(root)
+    assert configured_builds.find(root).file is None

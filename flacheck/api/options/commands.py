@@ -35,9 +35,9 @@ _SCAN_STRICT = "Exit 3 when any cell is unknown, or a captured kernel has change
 _DIFF_TRITON = (
     "Choose this release of stored results, or compile two releases of a package with it."
 )
+_UNTIL = "Stop after this compiler stage, such as ttgir."
 _FIND = "Find what broke the cell, what mended it, or every change."
 _EVERY = "Compile under every release, not only where the search needs it."
-_COMMITS = "Compile a CUDA C++ unit of a checkout at these commits, under one toolkit."
 _BISECT_TRITON = (
     "Look at these releases. With selection flags or a file, a single version selects the failing "
     "cell."
@@ -111,10 +111,6 @@ def _configs(verb: str) -> Option:
     return Option("--configs usual|edges|own", f"{verb} {_CONFIGURATIONS}", selects=True)
 
 
-def _until(help: str) -> Option:
-    return Option("--until STAGE", help, HOW, complete="stages", selects=True)
-
-
 def _triton(help: str) -> Option:
     return several("--triton X", help, WITH, complete="releases")
 
@@ -140,7 +136,9 @@ class PlanOptions(
     captured: Annotated[PathLike | None, path("--captured FILE", _CAPTURED, WHAT)]
     with_tests: Annotated[bool, switch("--with-tests", _WITH_TESTS, WHAT)]
     shard: Annotated[str | None, Option("--shard I/N", _SHARD, HOW)]
-    until: Annotated[str | None, _until("Stop after this compiler stage, such as ttgir.")]
+    until: Annotated[
+        str | None, Option("--until STAGE", _UNTIL, HOW, complete="stages", selects=True)
+    ]
     trust: groups.Trust
 
 
@@ -192,8 +190,6 @@ class BisectOptions(
 
     find: Annotated[str, Option("--find fail|pass|change", _FIND, HOW, "change", selects=True)]
     every: Annotated[bool, switch("--every", _EVERY)]
-    commits: Annotated[str | None, Option("--commits A..B", _COMMITS, WITH)]
-    until: Annotated[str | None, _until("Run each commit's compile up to this stage.")]
     toolchain: groups.Toolchain
     triton: Annotated[Texts, _triton(_BISECT_TRITON)]
     torch: groups.Torch

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, structs
+from msgspec import Meta
 
 from flacheck.evidence.analysis.order import split
 from flacheck.evidence.analysis.slow import SECONDS, TIMES
@@ -14,10 +14,6 @@ from flacheck.model.launch import LaunchJson
 from flacheck.model.wire import CellKey, Code, JsonStruct, Seconds, ToolchainName
 
 TorchFor = Callable[[str], Sequence[str]]
-
-
-# The whole hash of a commit.
-CommitId = Annotated[str, Meta(pattern=r"^[0-9a-f]{40,64}$")]
 
 
 class Find(str, Enum):
@@ -42,8 +38,7 @@ class Entry(JsonStruct, frozen=True):
     """The result of one release.
 
     `reason` says why there is no verdict; `slow` is the multiple of the fastest release's seconds,
-    for compiles that are long enough to be slow. `commit` and `title` name the sources, if the
-    history is one of commits.
+    for compiles that are long enough to be slow.
     """
 
     toolchain: ToolchainName
@@ -53,13 +48,6 @@ class Entry(JsonStruct, frozen=True):
     reason: str | None
     seconds: Seconds
     slow: float | None = None
-    commit: CommitId | None = None
-    title: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The entry's name in its history: the commit, else the compiler."""
-        return self.commit or self.toolchain
 
     @property
     def has_verdict(self) -> bool:
@@ -97,8 +85,7 @@ class Change:
 class ReleasePair(JsonStruct, frozen=True):
     """Two releases with different states, each with the torch releases that require it.
 
-    The releases `between` gave no verdict. In a history of commits, `before` and `after` are the
-    same compiler, and the commits have the different states; those between gave no verdict.
+    The releases `between` gave no verdict.
     """
 
     before: ToolchainName
@@ -107,9 +94,6 @@ class ReleasePair(JsonStruct, frozen=True):
     torch_before: tuple[str, ...]
     torch_after: tuple[str, ...]
     between: tuple[ToolchainName, ...]
-    commit_before: CommitId | None = None
-    commit_after: CommitId | None = None
-    commits_between: tuple[CommitId, ...] = ()
 
 
 class BisectedCell(JsonStruct, frozen=True):
@@ -131,8 +115,7 @@ class BisectedCell(JsonStruct, frozen=True):
 class BisectDocument(JsonStruct, frozen=True):
     """A cell over the releases of its compiler, oldest first, and the changes that `find` names.
 
-    A unit of a checkout may have commits instead. The history holds only the releases that the
-    search compiled.
+    The history holds only the releases that the search compiled.
     """
 
     schema: Literal["flacheck.bisect/1"]
@@ -146,10 +129,8 @@ class BisectDocument(JsonStruct, frozen=True):
 class Bisection:
     """The examined releases, oldest first, and the changes; `of` is the number of all releases.
 
-    A history of commits has commits in place of releases.
-
     `supported_from` is the first release that supports the cell's GPU if older ones were left out.
-    `lines` holds the decisive line of each failure by the entry's name, `torches` all torch
+    `lines` holds the decisive line of each failure by toolchain, `torches` all torch
     releases with a known requirement, oldest first.
     """
 
@@ -161,11 +142,6 @@ class Bisection:
     torches: tuple[str, ...] = ()
     lines: Mapping[str, str] = field(default_factory=dict)
     supported_from: str = ""
-
-    @property
-    def is_over_commits(self) -> bool:
-        """True for a history of commits under one compiler."""
-        return any(entry.commit for entry in self.history)
 
     def to_json(self) -> Json:
         """Return the document flacheck.bisect/1."""
@@ -188,16 +164,7 @@ class Bisection:
         for each in self.changes:
             torch = (each.torch_before, each.torch_after)
             releases = (each.before.toolchain, each.after.toolchain)
-            pair = ReleasePair(*releases, each.kind, *torch, each.between)
-            if each.after.commit:
-                pair = structs.replace(
-                    pair,
-                    between=(),
-                    commit_before=each.before.commit,
-                    commit_after=each.after.commit,
-                    commits_between=each.between,
-                )
-            changes.append(pair)
+            changes.append(ReleasePair(*releases, each.kind, *torch, each.between))
         document = BisectDocument(
             "flacheck.bisect/1", subject, self.find, self.history, tuple(changes)
         )
@@ -233,7 +200,7 @@ def change(history: Sequence[Entry], before: int, after: int, torch_for: TorchFo
         kind=_kind(old, new),
         torch_before=tuple(torch_for(split(old.toolchain)[1])),
         torch_after=tuple(torch_for(split(new.toolchain)[1])),
-        between=tuple(entry.name for entry in history[before + 1 : after]),
+        between=tuple(entry.toolchain for entry in history[before + 1 : after]),
     )
 
 

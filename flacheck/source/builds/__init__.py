@@ -62,15 +62,6 @@ def checked(build: BuildUnits, file: Path, root: Path) -> ProjectBuild:
     return ProjectBuild(file, tuple(units), warnings)
 
 
-def describes(root: Path) -> bool:
-    """Return True if a folder contains a file that lists what is compiled."""
-    for names, _ in _READERS:
-        for name in names:
-            if any(root.glob(name)):
-                return True
-    return False
-
-
 def _split_refusals(
     candidates: Iterable[BuildUnit], root: Path
 ) -> tuple[list[BuildUnit], dict[str, list[str]]]:
