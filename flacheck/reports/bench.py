@@ -1,4 +1,4 @@
-"""The report of timed forms: a table for each operator, the winner, and a plot over the lengths."""
+"""The report of timed forms: a table for each operator and the winner."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ def _parts(result: BenchDocument) -> Iterator[Part]:
         rows = tuple(_row(timing, result) for timing in timings)
         yield document.Table(_HEADINGS, rows)
         yield from _winners(operator, result)
-        yield from _plots(operator, timings)
         yield from _failures(timings)
     for note in result.notes:
         yield document.Paragraph(note, Tone.FAINT)
@@ -89,22 +88,6 @@ def _winners(operator: str, result: BenchDocument) -> Iterator[Part]:
             what = "forward and backward" if winner.backward else "forward"
             line = f"batch {winner.batch}: {winner.form} wins from length {winner.from_length:,} on"
             yield document.Item(line, Tone.STRONG, (f"by the medians of {what}",))
-
-
-def _plots(operator: str, timings: Sequence[FormTiming]) -> Iterator[Part]:
-    """Yield a plot for each batch size with several lengths: forward, with backward if it runs."""
-    for batch in sorted({timing.batch for timing in timings}):
-        for direction in ("forward", "backward"):
-            lines: dict[str, list[tuple[float, float, float, float]]] = {}
-            for timing in timings:
-                spread = getattr(timing, direction)
-                if timing.batch == batch and spread is not None:
-                    point = (timing.length, spread.low, spread.median, spread.high)
-                    lines.setdefault(timing.form, []).append(point)
-            several = {form: tuple(sorted(line)) for form, line in lines.items() if len(line) > 1}
-            if several:
-                title = f"{operator}, {direction}, batch {batch}"
-                yield document.Plot(title, "length (tokens)", "ms", tuple(several.items()))
 
 
 def _failures(timings: Sequence[FormTiming]) -> Iterator[Part]:

@@ -110,22 +110,8 @@ class Table:
     fit: Fit = Fit.FOLD
 
 
-@dataclass(frozen=True)
-class Plot:
-    """Lines over logarithmic axes; a page draws it, other formats show the table beside it.
-
-    `lines` are a label each and its points (x, low, y, high), all above 0.
-    """
-
-    title: str
-    x_label: str
-    y_label: str
-    lines: tuple[tuple[str, tuple[tuple[float, float, float, float], ...]], ...]
-
-
 # The parts that every format shows.
-TextPart = Title | Heading | Paragraph | Item | Labelled | Listing | Table
-Part = TextPart | Plot
+Part = Title | Heading | Paragraph | Item | Labelled | Listing | Table
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from flacheck.reports import document, page, plot
+from flacheck.reports import document, page
 from flacheck.reports.document import Display, Part, Report
 from flacheck.version import __version__
 
@@ -41,7 +41,6 @@ def render(report: Report, display: Display) -> Iterator[str]:
         script_digest=digest,
         version=__version__,
         most_rows=_MOST_ROWS,
-        drawing=plot.drawing,
     )
 
 

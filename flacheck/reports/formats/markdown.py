@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from flacheck.model.text import code_span, fence
 from flacheck.reports import document
-from flacheck.reports.document import Display, Report, TextPart, Tone
+from flacheck.reports.document import Display, Part, Report, Tone
 from flacheck.reports.phrases import format_omitted
 
 # GitHub accepts 65,536 characters in an issue; a run of any size stays below that.
@@ -20,10 +20,8 @@ _BOLD = (Tone.STRONG, Tone.BAD)
 
 def render(report: Report, display: Display) -> Iterator[str]:
     """Yield the parts with an empty line between them, the items of a list without."""
-    before: TextPart | None = None
+    before: Part | None = None
     for part in map(document.make_visible, report.parts):
-        if isinstance(part, document.Plot):
-            continue
         in_list = isinstance(before, document.Item) and isinstance(part, document.Item)
         if before is not None and not in_list:
             yield "\n"
@@ -31,7 +29,7 @@ def render(report: Report, display: Display) -> Iterator[str]:
         before = part
 
 
-def _text(part: TextPart) -> str:
+def _text(part: Part) -> str:
     match part:
         case document.Title():
             about = part.about and f"\n\n{_inline(part.about)}"

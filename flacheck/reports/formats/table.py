@@ -11,7 +11,7 @@ from rich.table import Table as Columns
 from rich.text import Text
 
 from flacheck.reports import document
-from flacheck.reports.document import Display, Report, TextPart, Tone
+from flacheck.reports.document import Display, Part, Report, Tone
 from flacheck.reports.hyperlinks import add_links
 
 _STYLES = {
@@ -32,17 +32,15 @@ _ENDLESS = 100_000
 
 def render(report: Report, display: Display) -> Iterator[str]:
     """Yield each part as soon as it is available."""
-    before: TextPart | None = None
+    before: Part | None = None
     for part in map(document.make_visible, report.parts):
-        if isinstance(part, document.Plot):
-            continue
         if before is not None and _stands_apart(before, part):
             yield "\n"
         yield _text(part, display)
         before = part
 
 
-def _stands_apart(before: TextPart, part: TextPart) -> bool:
+def _stands_apart(before: Part, part: Part) -> bool:
     """Return whether an empty line comes between two parts.
 
     Sections begin after an empty line; tables and listings have one on both sides, unless they
@@ -56,7 +54,7 @@ def _stands_apart(before: TextPart, part: TextPart) -> bool:
     return isinstance(before, (document.Title, *blocks)) or isinstance(part, blocks)
 
 
-def _text(part: TextPart, display: Display) -> str:
+def _text(part: Part, display: Display) -> str:
     if isinstance(part, document.Labelled) and part.unbroken:
         return "".join(_labelled_rows(part, display))
     stays = isinstance(part, document.Table) and part.fit is document.Fit.STAY
@@ -91,7 +89,7 @@ def _labelled_rows(part: document.Labelled, display: Display) -> Iterator[str]:
 
 
 # Every text becomes a `Text`, because rich reads brackets in a plain string as markup.
-def _renderable(part: TextPart, width: int) -> RenderableType:
+def _renderable(part: Part, width: int) -> RenderableType:
     match part:
         case document.Title():
             result = Text(part.result, style=f"bold {_STYLES[part.tone]}")
