@@ -12,7 +12,6 @@ from flacheck.api.arguments import one_package, split, texts
 from flacheck.api.options.commands import DtypesOptions
 from flacheck.api.options.declaration import Texts, takes
 from flacheck.capabilities.dtypes import baseline as baselines
-from flacheck.capabilities.dtypes import scripts
 from flacheck.capabilities.dtypes.costs import CostBench
 from flacheck.capabilities.dtypes.examination import Experiments, examine
 from flacheck.capabilities.dtypes.finding import DtypeFinding
@@ -39,13 +38,13 @@ def dtypes(
 ) -> DtypesResult:
     """Follow dtypes through a module under autocast, without a GPU; torch is required.
 
-    It runs under autocast in fp16 and in bf16 by default, with parameters in fp32; a script runs in
-    its own mode. Launches that the Triton beside the target cannot compile are compiled by an older
-    release, unless `triton` names one.
+    It runs under autocast in fp16 and in bf16 by default, with parameters in fp32. Launches that
+    the Triton beside the target cannot compile are compiled by an older release, unless `triton`
+    names one.
 
     Args:
-        words: One or more of `MODULE:NAME` or `FILE.py:NAME`, or a script and its arguments; every
-            layer of the package without any.
+        words: One or more of `MODULE:NAME` or `FILE.py:NAME`; every layer of the package without
+            any.
         **options: The options of `flacheck dtypes`.
         on_event: Receives a sentence for each finding as soon as it is known, and for each file
             that is written.
@@ -54,20 +53,12 @@ def dtypes(
         UsageError: If an argument is wrong or the target is missing.
         IncompleteError: If the target cannot be followed.
     """
-    arguments = texts(words)
-    script = scripts.words_of(arguments)
-    targets = _targets(arguments, script)
+    targets = _targets(texts(words))
     triton, autocast, params = texts(options["triton"]), options["autocast"], options["params"]
     choice = _choice(triton)
     names = ("fp16", "bf16") if autocast is None else split(autocast)
     modes = _modes(names, params or "fp32")
-    question = _question(targets, script, modes, choice, options)
-    if script:
-        if options["shared"]:
-            raise UsageError("--shared needs a TARGET: a script fixes its own head sizes")
-        if params is not None:
-            raise UsageError("--params needs a TARGET: a script makes its parameters itself")
-        question = scripts.with_modes(question, () if autocast is None else names)
+    question = _question(targets, modes, choice, options)
     baseline, write_baseline = options["baseline"], options["write_baseline"]
     if baseline is not None and baseline != write_baseline:
         # A damaged baseline is an error before the work, not after it.
@@ -90,17 +81,13 @@ def dtypes(
     return result
 
 
-def _targets(words: Sequence[str], script: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the targets, each once; UsageError for two files of one name, or words of a script."""
-    if script:
-        return ()
+def _targets(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the targets, each once; UsageError for two files of one name."""
     files: dict[str, Path] = {}
     for word in words:
         where, colon, _ = word.rpartition(":")
         if not colon:
-            raise UsageError(
-                f"{word}: expected TARGETs (MODULE:NAME or FILE.py:NAME), or a script after --"
-            )
+            raise UsageError(f"{word}: expected TARGETs: MODULE:NAME or FILE.py:NAME")
         if not where.endswith(".py"):
             continue
         file = Path(where).absolute()
@@ -113,23 +100,18 @@ def _targets(words: Sequence[str], script: tuple[str, ...]) -> tuple[str, ...]:
 
 def _question(
     targets: tuple[str, ...],
-    script: tuple[str, ...],
     modes: tuple[Mode, ...],
     choice: Choice,
     options: DtypesOptions,
 ) -> DtypesQuestion:
     package = one_package(options["package"], "dtypes")
-    if not targets and package is None and not script:
-        raise UsageError(
-            "name a TARGET (MODULE:NAME or FILE.py:NAME), a --package, or both; "
-            "or give a script after --"
-        )
+    if not targets and package is None:
+        raise UsageError("name a TARGET (MODULE:NAME or FILE.py:NAME), a --package, or both")
     settings = dict(map(_argument, texts(options["arg"])))
     if settings and len(targets) != 1:
         raise UsageError("--arg is for one TARGET: different layers take different arguments")
     return DtypesQuestion(
         targets=targets,
-        script=script,
         modes=modes,
         toolchain=toolchains.provide(choice),
         package=provide_package(package) if package else None,

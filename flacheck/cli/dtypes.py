@@ -8,10 +8,10 @@ from flacheck.cli import common, flags
 from flacheck.cli.progress import follow
 
 _TARGET = (
-    "Modules, functions or model configs: MODULE:NAME or FILE.py:NAME; or, after --, a script and "
-    "its arguments. Default: every layer of the package."
+    "Modules, functions or model configs: MODULE:NAME or FILE.py:NAME. Default: every layer of the "
+    "package."
 )
-_WORDS = flags.argument("TARGET | -- SCRIPT.py ARG…", _TARGET, None, kind=list[str])
+_WORDS = flags.argument("TARGET", _TARGET, None, kind=list[str])
 
 
 class DtypesCommand(DtypesOptions, total=False):

@@ -57,7 +57,7 @@ def examine(
     # A file may have changed since the last examination.
     expressions.read_source.cache_clear()
     other_modes: list[Mode] = []
-    if question.targets or question.script:
+    if question.targets:
         other_modes = _other_modes(question.modes)
     with temporary_folder() as name:
         folder = Path(name)
@@ -170,7 +170,7 @@ def _add_kernels_beyond(
 
 def _targets(question: DtypesQuestion, findings: Sequence[DtypeFinding]) -> tuple[str, ...]:
     """Return the targets to run again: those of the question, or the layers with findings."""
-    if question.targets or question.script:
+    if question.targets:
         return question.targets
     return tuple(dict.fromkeys(each.subject for each in findings))
 
@@ -212,13 +212,9 @@ def _cure_by(answer: DtypesAnswer, mode: Mode, before: Sequence[Mode], judge: Ju
 
 def _check(question: DtypesQuestion, result: DtypesResult) -> None:
     """Raise an error if a single target was not followed."""
-    if not (question.targets or question.script) or result.findings:
+    if not question.targets or result.findings:
         return
     for missing in result.not_followed:
-        if question.script:
-            raise IncompleteError(
-                f"{missing.subject}: raised {missing.reason}, in its {missing.stage} pass"
-            )
         if missing.stage in ("build", "arguments"):
             raise UsageError(
                 f"{missing.subject}: its constructor raised {missing.reason}; give its arguments "

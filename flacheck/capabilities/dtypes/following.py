@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flacheck.capabilities.dtypes import judging, missing_modules, scripts
+from flacheck.capabilities.dtypes import judging, missing_modules
 from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.observation import Mode, Observation, ObservedError
 from flacheck.capabilities.dtypes.starting import DtypesAnswer as DtypesAnswer
@@ -22,8 +22,6 @@ def follow(question: DtypesQuestion, folder: Path) -> DtypesAnswer:
     Raises UsageError for a target that cannot be followed, IncompleteError for a run without a
     report.
     """
-    if question.script:
-        return scripts.follow(question, folder)
     answer = observe(question, folder)
     first = answer.observation
     if first.error is not None and first.kind == "import":

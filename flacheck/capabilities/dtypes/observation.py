@@ -231,18 +231,17 @@ class ObservedSubject(Struct, frozen=True, rename={"errors": "failed"}):
         return next((run for run in self.runs if run.mode == mode), None)
 
 
-class Observation(Struct, frozen=True, rename={"own_mode": "learned"}):
+class Observation(Struct, frozen=True):
     """Everything that one run of the guest recorded.
 
     `missing` are modules that are not installed, by their first names, with the modules that import
-    them; `own_mode` is the mode that a program runs in.
+    them.
     """
 
     subjects: tuple[ObservedSubject, ...]
     modules: dict[str, str]
     late: tuple[str, ...] = ()
     missing: dict[str, tuple[str, ...]] = {}
-    own_mode: Mode | None = None
     error: str | None = None
     kind: str | None = None
 

@@ -30,8 +30,6 @@ _LOG = logging.getLogger(__name__)
 
 # CPU seconds for one target and for a whole package; layers of a model initialise slowly.
 SECONDS_OF_TARGET, SECONDS_OF_PACKAGE = 300, 1500
-# Variables that flacheck sets, whatever the program's own environment has.
-_OURS = ("PYTHONPATH", "TORCHDYNAMO_DISABLE", "TRITON_CACHE_DIR", "PYTHONOPTIMIZE")
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,7 @@ class DtypesQuestion:
 
     `targets` are names; without any, all layers of the `package` are followed. `settings` are
     arguments by name, `device` is the card to imitate. `heads` are further head sizes to run the
-    targets at; without `asserts` no assertion ends a run. A `script` (a file or `-m` and a module,
-    and its arguments) runs in place of targets; by itself it runs in its `own_mode`.
+    targets at; without `asserts` no assertion ends a run.
     """
 
     targets: tuple[str, ...]
@@ -52,8 +49,6 @@ class DtypesQuestion:
     device: str = "h100"
     heads: tuple[int, ...] = ()
     asserts: bool = True
-    script: tuple[str, ...] = ()
-    own_mode: Mode | None = None
 
 
 @dataclass(frozen=True)
@@ -75,8 +70,6 @@ class DtypesAnswer:
 
 def describe_question(question: DtypesQuestion) -> str:
     """Return the subject of a question for messages."""
-    if question.script:
-        return " ".join(question.script)
     if question.targets:
         return ", ".join(question.targets)
     assert question.package is not None
@@ -87,9 +80,8 @@ def observe(
     question: DtypesQuestion,
     folder: Path,
     stand_ins: Sequence[str] = (),
-    forced_mode: Mode | None = None,
 ) -> DtypesAnswer:
-    """Run the guest once; `forced_mode` replaces a script's own mode.
+    """Run the guest once, with stand-ins for these modules.
 
     Raises IncompleteError for a run without a report.
     """
@@ -107,8 +99,6 @@ def observe(
         "seconds": seconds,
         **_of_package(question.package),
     }
-    if question.script:
-        config["script"] = _script(question, forced_mode)
     beside = ""
     if stand_ins:
         beside = f" with stand-ins for {', '.join(stand_ins)}"
@@ -148,44 +138,18 @@ def _environment(question: DtypesQuestion, work: Path) -> dict[str, str]:
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, search_path))
     if not question.asserts:
         environment["PYTHONOPTIMIZE"] = "1"
-    if question.script:
-        # The script may need variables that the user set for it.
-        for name, value in os.environ.items():
-            if name not in _OURS:
-                environment[name] = value
     return environment
 
 
-def _policy(question: DtypesQuestion, environment: Mapping[str, str], work: Path) -> Policy | None:
+def _policy(question: DtypesQuestion, environment: Mapping[str, str], work: Path) -> Policy:
     """Return the confinement of the guest.
 
-    A script may do all that its user can, and a user's own file may read everything; a package is
-    confined.
+    A user's own file may read everything; a package is confined.
     """
-    if question.script:
-        return None
     if question.package is None or any(".py:" in target for target in question.targets):
         return policies.OWN
     search_path = environment["PYTHONPATH"].split(os.pathsep)
     return policies.of_package(policies.compiler_folders(search_path), str(work))
-
-
-def _script(question: DtypesQuestion, forced_mode: Mode | None) -> Json:
-    words = list(question.script)
-    if words[0] != "-m":
-        words[0] = str(Path(words[0]).absolute())
-    script: Json = {"words": words, "name": script_name(question.script)}
-    script.update(folder=str(Path.cwd()), forced=None)
-    if forced_mode is not None:
-        script["forced"] = msgspec.to_builtins(forced_mode)
-    return script
-
-
-def script_name(words: Sequence[str]) -> str:
-    """Return the name of a program in a report: its file, or its module."""
-    if words[0] == "-m":
-        return words[1]
-    return Path(words[0]).name
 
 
 def _resolve_target(target: str) -> str:

@@ -5,10 +5,7 @@ file), `card` (a row of the target table; None for this machine's card), `packag
 `name==version`), `package`, `modules` (a package's own), `recipe`, `targets` (`module:name` or
 `file.py:name`; all layers of the modules if empty), `settings` (arguments by name), `stand_ins`
 (missing compiled modules to replace), `modes` (objects with `autocast` and `params`), `heads` (head
-sizes to run the modes at, in place of the reference modes), `seconds` (of CPU, in total); or
-`script`, which runs in place of targets: `words` (the file or `-m` and a module, and its
-arguments), `name`, `folder` to run it in, `forced` (a mode in place of its own, or None). A
-script runs in the one mode of `modes`; without modes only its own is `learned`.
+sizes to run the modes at, in place of the reference modes), `seconds` (of CPU, in total).
 
 The report: {"error"?: why a target cannot be followed, "modules": {module: why its import failed},
 "late": the targets that the time limit excluded, "missing": {first name of a module that is not
@@ -48,11 +45,8 @@ def main() -> None:
     settings = Settings(
         config["output"], config["card"], config.get("packages") or {}, config.get("package")
     )
-    follow_targets = follow
-    if config.get("script"):
-        follow_targets = follow_script
     with session(settings) as recorder:
-        report = follow_targets(config, recorder)
+        report = follow(config, recorder)
     report["seconds"] = round(time.process_time(), 1)
     partial = f"{config['report']}.part"
     with open(partial, "w", encoding="utf-8") as file:
@@ -120,37 +114,6 @@ def _find_subjects(targets: list[str], modules: list[str], stand_ins: Any) -> li
         stand_ins.packages.add(subjects.module_of(target).partition(".")[0])
         followables.append(subjects.find_subject(target))
     return followables
-
-
-def follow_script(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
-    """Follow a program in one mode, or find the mode that it runs in."""
-    import torch  # noqa: F401 the fake device comes before any import of the program
-
-    from .follower import Follower
-    from .runs import Precision
-    from .scripts import Program
-
-    script = config["script"]
-    os.chdir(script["folder"])
-    follower = Follower()
-    recorder.on_launch = follower.launch
-    recorder.journal.on_launch = follower.ids.append
-    forced_mode = None
-    if script["forced"] is not None:
-        forced_mode = Precision(**script["forced"])
-    program = Program(script["words"], forced_mode, follower)
-    report: dict[str, Any] = {"modules": {}, "subjects": [], "late": []}
-    if not config["modes"]:
-        error = program.learn(config["seconds"])
-        if error is not None:
-            report.update(error=error.brief(), kind="raised")
-        elif program.learned_mode is not None:
-            report["learned"] = program.learned_mode.to_json()
-        return report
-    mode = Precision(**config["modes"][0])
-    run = program.follow(mode, config["seconds"])
-    subject = {"name": script["name"], "plan": "as it is", "runs": [run]}
-    return {**report, "subjects": [subject]}
 
 
 def _sort_missing(missing: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:

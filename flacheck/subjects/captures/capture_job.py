@@ -483,7 +483,7 @@ def run_guest(
     environment: Mapping[str, str],
     scratch: GuestFolder,
     seconds: float,
-    policy: Policy | None,
+    policy: Policy,
     what: str = "",
 ) -> Json:
     """Run `main` of one of the guest's modules in a new scratch folder, and return its report.

@@ -107,6 +107,9 @@ def test_a_baseline_lets_known_findings_pass(
         (("mixed.py:Mixer", "--autocast", "off"), "has no half dtype to break"),
         (("mixed.py:Mixer", "--format", "junit"), "unknown format"),
         ((), "name a TARGET"),
+        (("a:B", "train"), "expected TARGETs: MODULE:NAME or FILE.py:NAME"),
+        (("train.py:A", "sub/train.py:B"), "have the same name"),
+        (("a:B", "c:D", "--arg", "T=64"), "--arg is for one TARGET"),
         (("--arg", "T=64", "--package", "fla==1"), "--arg is for one TARGET"),
     ],
 )
