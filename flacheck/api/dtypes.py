@@ -11,7 +11,6 @@ from flacheck import toolchains
 from flacheck.api.arguments import one_package, split, texts
 from flacheck.api.options.commands import DtypesOptions
 from flacheck.api.options.declaration import Texts, takes
-from flacheck.capabilities.dtypes import baseline as baselines
 from flacheck.capabilities.dtypes.costs import CostBench
 from flacheck.capabilities.dtypes.examination import Experiments, examine
 from flacheck.capabilities.dtypes.finding import DtypeFinding
@@ -22,7 +21,6 @@ from flacheck.capabilities.dtypes.result import DtypesResult
 from flacheck.engine.package_builds import provide_package
 from flacheck.errors import UsageError
 from flacheck.pipeline.events import OnEvent, Progress, ignore
-from flacheck.reports.output import write
 from flacheck.subjects.captures.cards import card
 from flacheck.toolchains.base import Choice
 
@@ -46,8 +44,7 @@ def dtypes(
         words: One or more of `MODULE:NAME` or `FILE.py:NAME`; every layer of the package without
             any.
         **options: The options of `flacheck dtypes`.
-        on_event: Receives a sentence for each finding as soon as it is known, and for each file
-            that is written.
+        on_event: Receives a sentence for each finding as soon as it is known.
 
     Raises:
         UsageError: If an argument is wrong or the target is missing.
@@ -59,10 +56,6 @@ def dtypes(
     names = ("fp16", "bf16") if autocast is None else split(autocast)
     modes = _modes(names, params or "fp32")
     question = _question(targets, modes, choice, options)
-    baseline, write_baseline = options["baseline"], options["write_baseline"]
-    if baseline is not None and baseline != write_baseline:
-        # A damaged baseline is an error before the work, not after it.
-        baselines.read_identities(Path(baseline))
     handle = on_event or ignore
 
     def announce(finding: DtypeFinding) -> None:
@@ -71,14 +64,7 @@ def dtypes(
 
     bench = CostBench(Path(options["store"]), choice, question.package, options["jobs"], not triton)
     experiments = Experiments(bench, _gpus(options), options["costs"])
-    result = examine(question, experiments, announce)
-    if write_baseline is not None:
-        write([baselines.format_baseline(result.findings)], Path(write_baseline))
-        message = f"baseline with {len(result.findings)} findings: {write_baseline}"
-        handle(Progress(message))
-    if baseline is not None:
-        result = baselines.apply(result, Path(baseline))
-    return result
+    return examine(question, experiments, announce)
 
 
 def _targets(words: Sequence[str]) -> tuple[str, ...]:

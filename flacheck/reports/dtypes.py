@@ -35,11 +35,7 @@ def _parts(result: DtypesResult) -> Iterator[Part]:
     tone = Tone.GOOD
     if result.findings:
         line = f"{modules}: {count_noun(len(same), 'finding')}"
-        new = group_by(result.new, lambda each: (each.subject, each.identity))
-        baseline_count = len(same) - len(new)
-        if baseline_count:
-            line += f", {baseline_count} of them in the baseline"
-        tone = Tone.BAD if result.new else Tone.DOUBT
+        tone = Tone.BAD
     if result.modules:
         # The layers of these modules were not followed.
         line += f"; {count_noun(len(result.modules), 'module')} could not be imported"
@@ -60,12 +56,9 @@ def _finding(findings: Sequence[DtypeFinding]) -> Iterator[Part]:
     place = f"{first.file}:{first.line}"
     name = first.subject.rpartition(":")[2]
     yield document.Heading(f"{first.code} {place} · {name}")
-    tone = Tone.FAINT if first.is_known else Tone.BAD
     modes = group_by(findings, lambda each: each.mode)
-    notes = [f"in {'; '.join(modes)}"]
-    if first.is_known:
-        notes.append("known: the baseline lists it")
-    yield document.Item(first.source, tone, tuple(notes), code=True)
+    notes = (f"in {'; '.join(modes)}",)
+    yield document.Item(first.source, Tone.BAD, notes, code=True)
     yield document.Item(_describe(first))
     if first.error_at_end is not None and first.code == PROMOTION:
         trip = first.error_at_end
@@ -264,7 +257,6 @@ def _annotations(result: DtypesResult) -> Iterator[Annotation]:
     same = group_by(result.findings, lambda each: each.identity)
     for findings in same.values():
         first = findings[0]
-        level = "warning" if first.is_known else "error"
         text = _describe(first)
         if first.error_at_end is not None and first.code == PROMOTION:
             trip = first.error_at_end
@@ -275,4 +267,4 @@ def _annotations(result: DtypesResult) -> Iterator[Annotation]:
             )
         title = f"{first.code} {RULES[first.code].title}"
         place = SourceLocation(first.file, first.line)
-        yield Annotation(level, title, text, (place,), first.code)
+        yield Annotation("error", title, text, (place,), first.code)

@@ -373,14 +373,6 @@ class DtypesOptions(TypedDict, total=False):
     target_gpu: Annotated[Several, several("--target -t GPU", _HEADS, WITH, complete="targets")]
     jobs: groups.Jobs
     store: groups.Store
-    baseline: Annotated[
-        PathLike | None,
-        path("--baseline FILE", "Exit 0 when FILE lists every finding.", selects=True),
-    ]
-    write_baseline: Annotated[
-        PathLike | None,
-        path("--write-baseline FILE", "Write a baseline with all findings to FILE."),
-    ]
 
 
 class BenchOptions(TypedDict, total=False):

@@ -52,7 +52,7 @@ class FindingDocument(JsonStruct, frozen=True):
     promotion, of the operation that refuses its operands, or of the constant. `operand` is the
     source text of the operand that makes the result wide, `parameter` its name in the module.
     `beyond` are the kernels that the tensor would reach without the assertion that ends the run,
-    which `trips` quotes. `known` is true if the baseline lists the finding.
+    which `trips` quotes.
     """
 
     code: Annotated[str, Meta(pattern="^FC7[0-9]{2}$")]
@@ -71,7 +71,6 @@ class FindingDocument(JsonStruct, frozen=True):
     beyond: tuple[ReachedDocument, ...]
     trips: EndingError | None
     message: str
-    known: bool
 
 
 @dataclass(frozen=True)
@@ -117,8 +116,7 @@ class DtypeFinding:
     the same position on this machine. `operand` is the source text of the operand that makes the
     result wide, `parameter` its name in the module. `reached_kernels` receive the result; `beyond`
     are the kernels that would receive it without the assertion that ends the run. `is_cast` is True
-    if the program or autocast widened the operand, no promotion; `is_known` if a baseline lists the
-    finding.
+    if the program or autocast widened the operand, no promotion.
     """
 
     code: str
@@ -138,7 +136,6 @@ class DtypeFinding:
     error_at_end: EndingError | None = None
     message: str = ""
     is_cast: bool = False
-    is_known: bool = False
 
     @property
     def identity(self) -> str:
@@ -157,5 +154,4 @@ class DtypeFinding:
             kernels=tuple(each.document() for each in self.reached_kernels),
             beyond=tuple(each.document() for each in self.beyond),
             trips=self.error_at_end,
-            known=self.is_known,
         )

@@ -79,16 +79,11 @@ class DtypesResult:
     heads: tuple[HeadNeeds, ...] = ()
 
     @property
-    def new(self) -> list[DtypeFinding]:
-        """The findings that no baseline lists."""
-        return [each for each in self.findings if not each.is_known]
-
-    @property
     def exit_code(self) -> Exit:
-        """FINDINGS if a finding is new, INCOMPLETE if nothing was followed."""
-        if self.new:
+        """FINDINGS if there is one, INCOMPLETE if nothing was followed."""
+        if self.findings:
             return Exit.FINDINGS
-        if not self.launch_counts and not self.findings:
+        if not self.launch_counts:
             return Exit.INCOMPLETE
         return Exit.OK
 

@@ -80,22 +80,15 @@ def test_another_dtype_cures_an_overflow(tmp_path: Path) -> None:
     ]
 
 
-def test_a_baseline_lets_known_findings_pass(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A known finding, even on another line, is a warning and not a failure."""
+def test_an_annotation_names_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of a workflow has the file and the line of the promotion."""
     promotion = "k = k + self.gain"
-    file, baseline = write(tmp_path, "mixed", promotion), tmp_path / "known.json"
+    file = write(tmp_path, "mixed", promotion)
     monkeypatch.chdir(tmp_path)
-    options = ("--autocast", "fp16", "--format", "github")
-    first = run("mixed.py:Mixer", *options, "--write-baseline", str(baseline))
-    assert first.exit_code == Exit.FINDINGS
-    assert f"::error file=mixed.py,line={line_of(file, promotion)}," in first.stdout
-    assert "self.gain" in first.stdout
-    file.write_text("# moved\n" + file.read_text())
-    second = run("mixed.py:Mixer", *options, "--baseline", str(baseline))
-    assert second.exit_code == Exit.OK
-    assert f"::warning file=mixed.py,line={line_of(file, promotion)}," in second.stdout
+    result = run("mixed.py:Mixer", "--autocast", "fp16", "--format", "github")
+    assert result.exit_code == Exit.FINDINGS
+    assert f"::error file=mixed.py,line={line_of(file, promotion)}," in result.stdout
+    assert "self.gain" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The JSON and the baseline of `flacheck dtypes`, and places without columns."""
+"""The JSON of `flacheck dtypes`, operands in the source, and places without columns."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.capabilities.dtypes import baseline, expressions
+from flacheck.capabilities.dtypes import expressions
 from flacheck.capabilities.dtypes.observation import Operand, Place
-from flacheck.errors import Exit, UsageError
 from flacheck.guest.dtypes import places
 from flacheck.reports import dtypes
 from tests.made_dtypes import answer
@@ -34,30 +33,6 @@ def test_the_json_that_programs_read() -> None:
         GOLDEN.write_text(text)
     assert text == GOLDEN.read_text()
     validate_json("dtypes", json.loads(text))
-
-
-def test_only_new_findings_fail(tmp_path: Path) -> None:
-    """Findings in the baseline pass, and a new one fails."""
-    result = answer()
-    file = tmp_path / "known.json"
-    file.write_text(baseline.format_baseline(result.findings))
-    comparison = baseline.apply(result, file)
-    assert (comparison.new, comparison.exit_code) == ([], Exit.OK)
-    file.write_text(baseline.format_baseline(result.findings[:2]))
-    fewer = baseline.apply(result, file)
-    assert [each.code for each in fewer.new] == ["FC703", "FC704"]
-    assert fewer.exit_code == Exit.FINDINGS
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"known": 1}', '{"known": [{}]}'])
-def test_a_file_that_is_no_baseline(tmp_path: Path, text: str) -> None:
-    """The message names the file and --write-baseline."""
-    file = tmp_path / "known.json"
-    file.write_text(text)
-    with pytest.raises(UsageError, match=r"is not a flacheck dtypes baseline.*--write-baseline"):
-        baseline.apply(answer(), file)
-    with pytest.raises(UsageError, match="cannot be read"):
-        baseline.apply(answer(), tmp_path / "absent.json")
 
 
 def test_lines_are_enough_where_an_operation_stands_alone(tmp_path: Path) -> None:
