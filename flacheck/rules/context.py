@@ -64,7 +64,7 @@ def of_cell(toolchain: str, target: str) -> LogContext:
     vendor, tool = "nvidia", "triton"
     if target.startswith("gfx"):
         vendor = "amd"
-    if toolchain.startswith(("nvcc", "nvrtc")):
+    if toolchain.startswith("nvcc"):
         tool = "nvcc"
     return LogContext(vendor, tool)
 

@@ -15,10 +15,9 @@ from flacheck.errors import UsageError
 from flacheck.toolchains import by_torch, cache, filling, triton_releases
 from flacheck.toolchains.base import Choice, Family, NotInstalled, Resolution, Toolchain
 from flacheck.toolchains.nvcc import Nvcc
-from flacheck.toolchains.nvrtc import Nvrtc
 from flacheck.toolchains.triton import Triton
 
-FAMILIES: dict[str, Family] = {"triton": Triton(), "nvcc": Nvcc(), "nvrtc": Nvrtc()}
+FAMILIES: dict[str, Family] = {"triton": Triton(), "nvcc": Nvcc()}
 _DEFAULT = "triton"
 # The specification where none is given: the installed Triton, else the newest release.
 DEFAULT_SPEC = "default"
@@ -46,8 +45,8 @@ def resolve(specs: Iterable[str]) -> Resolution:
 
     A specification is `default` (the installed Triton, else the newest release), `installed`,
     `triton==3.2.0`, `3.2.0`, `>=3.2,<3.9`, a path, `torch==2.9.*`
-    for the Triton releases that those of torch require, `nvcc==13.1` or `nvcc==installed` for a
-    CUDA toolkit, or `nvrtc==12.4` for an older one's device code alone.
+    for the Triton releases that those of torch require, or `nvcc==13.1` or `nvcc==installed` for a
+    CUDA toolkit.
 
     Raises UsageError for an unknown compiler or release, ToolchainError for one that cannot be
     looked up or installed. A release without a wheel is a choice with a reason if named by its

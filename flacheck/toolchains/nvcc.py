@@ -68,7 +68,7 @@ class Nvcc:
         return Resolution(tuple(map(releases.release, newest)), warnings)
 
     def resolve(self, spec: str) -> Resolution:
-        return releases.resolve_spec(spec, releases.matching, releases.exact)
+        return releases.resolve(spec)
 
     def find_installed(self) -> Choice:
         """Return the toolkit of CUDA_HOME, else of nvcc on the PATH, else in /usr/local/cuda."""

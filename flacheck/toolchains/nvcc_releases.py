@@ -1,7 +1,7 @@
 """The releases of CUDA toolkits, their packages and their targets."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -69,11 +69,7 @@ def matching(specifiers: SpecifierSet) -> Resolution:
     return Resolution(tuple(map(release, newest_of_minors(versions))), warnings)
 
 
-def resolve_spec(
-    spec: str,
-    matching: Callable[[SpecifierSet], Resolution],
-    exact: Callable[[Version], Choice],
-) -> Resolution:
+def resolve(spec: str) -> Resolution:
     """Return the toolkits for a specification.
 
     An exact version (13.1.115) is one toolkit; 13.1, a wildcard or bounds stand for the newest
@@ -100,10 +96,7 @@ def exact(version: Version) -> Choice:
 
 
 def _older_toolkits_hint() -> str:
-    return (
-        "; of older toolkits the package index has no nvcc: name one by its folder, or compile code"
-        " of the device alone (nvrtc==12.4)"
-    )
+    return "; of older toolkits the package index has no nvcc: name one by its folder"
 
 
 def release(version: Version) -> Choice:
@@ -121,11 +114,10 @@ def _architectures(version: Version) -> list[int]:
     return architectures
 
 
-def refusals(name: str, architectures: Iterable[int], families: bool = True) -> dict[str, str]:
+def refusals(name: str, architectures: Iterable[int]) -> dict[str, str]:
     """Return flacheck's targets that a compiler does not support, with the reasons.
 
-    `architectures` are those that it lists (90 for sm90); `families` is true if it supports
-    features of a family (`sm100f`), too.
+    `architectures` are those that it lists (90 for sm90).
     """
     numbers = set(architectures)
     reasons = {}
@@ -137,8 +129,6 @@ def refusals(name: str, architectures: Iterable[int], families: bool = True) -> 
         for suffix, first in (("", 0), ("a", _FIRST_OWN), ("f", _FIRST_FAMILY)):
             if number not in numbers:
                 reasons[target + suffix] = f"{name} does not support {target}"
-            elif suffix == "f" and not families:
-                reasons[target + suffix] = f"{name} does not support {target}f"
             elif number < first:
                 reasons[target + suffix] = f"{target} has no features that {target}{suffix} names"
     return reasons

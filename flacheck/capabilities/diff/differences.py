@@ -157,7 +157,7 @@ def _compare(
 
 def _slower(before: Record, after: Record) -> float | None:
     """Return how many times as long TO takes; None if it is not slower."""
-    # Another compiler does other work: NVRTC compiles no host code, for example.
+    # Another compiler does other work.
     if split(before.toolchain)[0] != split(after.toolchain)[0]:
         return None
     longer = after.seconds - before.seconds

@@ -62,13 +62,12 @@ def worker_configs(folder: Path) -> dict[str, tuple[dict[str, Any], str]]:
     return {
         "triton": ({}, ""),
         "nvcc": ({"toolkit": root, "packages": unit, "programs": ["/bin/sh"]}, "programs"),
-        "nvrtc": ({"library": root, "packages": unit}, ""),
         "package": ({"packages": package}, "programs"),
         "inductor": ({"torch": str(folder / "package")}, "programs"),
     }
 
 
-@pytest.mark.parametrize("name", ["triton", "nvcc", "nvrtc", "package", "inductor"])
+@pytest.mark.parametrize("name", ["triton", "nvcc", "package", "inductor"])
 def test_a_worker_has_no_way_out_that_the_machine_can_close(
     name: str, bait: Bait, tmp_path: Path
 ) -> None:
