@@ -99,7 +99,7 @@ class ResolvedBuild:
         cells = list(expand(matrix, sources, selection, resolver, self.job.until))
         return Plan(
             name=package.identity,
-            source=_source(spec),
+            source=checkouts.question_source(spec),
             cells=cells,
             extents=extents(of_cells(cells)),
             choices=resolver.choices,
@@ -295,13 +295,3 @@ def _dropped(build: ProjectBuild) -> Iterator[str]:
     flags = sorted(flag for flag in every_flag if not is_chosen_by_scan(flag))
     if flags:
         yield f"arguments of the build that are not passed on: {' '.join(flags)}"
-
-
-def _source(spec: str) -> str:
-    """Return the folder of a checkout, "" for a release.
-
-    Every edit changes a checkout's version; the question stays the same.
-    """
-    if checkouts.is_path(spec):
-        return str(Path(spec).expanduser().resolve())
-    return ""

@@ -129,7 +129,7 @@ class ResolvedPackage:
     def question(self) -> Question:
         """The question of the job's scan; its cells are unknown before the capture."""
         cells = [RequestedCells(place.choice.identity, place.target) for place in self.places]
-        source = _source(str(self.job.subject.package))
+        source = checkouts.question_source(str(self.job.subject.package))
         return Question(self.package.identity, asked=tuple(cells), source=source)
 
     def capture(self, archive: Captures | None = None) -> CapturedPackage:
@@ -223,7 +223,7 @@ class CapturedPackage:
             _check_kernels(job.selection.kernels, names, package.identity)
         return Plan(
             name=package.identity,
-            source=_source(str(job.subject.package)),
+            source=checkouts.question_source(str(job.subject.package)),
             cells=cells,
             choices=resolved.choices,
             packages={package.identity: package},
@@ -373,16 +373,6 @@ def _launchable(package: Package, globs: tuple[str, ...]) -> dict[str, tuple[str
     for each in prefixes:
         kernels |= launchable(package.path, each, globs)
     return kernels
-
-
-def _source(spec: str) -> str:
-    """Return the folder of a checkout, "" for a release.
-
-    Every edit changes a checkout's version; the question stays the same.
-    """
-    if checkouts.is_path(spec):
-        return str(checkouts.folder(spec).absolute())
-    return ""
 
 
 def form_of(kernel: Kernel) -> tuple[str, str] | None:

@@ -50,6 +50,16 @@ def folder(spec: str) -> Path:
     return path
 
 
+def question_source(spec: str) -> str:
+    """Return the folder of a checkout, "" for a release.
+
+    Every edit changes a checkout's version; the question stays the same.
+    """
+    if is_path(spec):
+        return str(Path(spec).expanduser().resolve())
+    return ""
+
+
 def importable(path: Path) -> list[Path]:
     """Return a checkout's Python packages: folders with an `__init__`, in it or below `src`."""
     for root in (path, path / "src"):
