@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from flacheck.api.autotune import Autotuning as Autotuning
     from flacheck.api.autotune import autotune as autotune
     from flacheck.api.baselines import update_baseline as update_baseline
-    from flacheck.api.bench import FormsCompared as FormsCompared
     from flacheck.api.bench import bench as bench
     from flacheck.api.bisect import bisect as bisect
     from flacheck.api.capture import Capture as Capture
@@ -75,6 +74,7 @@ if TYPE_CHECKING:
     from flacheck.api.toolchains import list_toolchains as list_toolchains
     from flacheck.api.toolchains import package_index as package_index
     from flacheck.api.toolchains import remove_toolchains as remove_toolchains
+    from flacheck.capabilities.bench.results import FormsCompared as FormsCompared
     from flacheck.capabilities.bisect.history import Bisection as Bisection
     from flacheck.capabilities.check.document import Checked as Checked
     from flacheck.capabilities.diff.result import Comparison as Comparison
@@ -105,7 +105,7 @@ _MODULES = {
     "Event": "pipeline.events",
     "Explained": "api.explain",
     "Failure": "api.runs",
-    "FormsCompared": "api.bench",
+    "FormsCompared": "capabilities.bench.results",
     "Gate": "capabilities.gate.result",
     "Initialized": "api.init",
     "Known": "capabilities.known_results.document",

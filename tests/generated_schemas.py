@@ -10,7 +10,7 @@ from msgspec import NODEFAULT
 from msgspec.inspect import StructType, TypedDictType, type_info
 
 from flacheck.capabilities.autotune.results import AutotuneDocument
-from flacheck.capabilities.bench.results import BenchDocument
+from flacheck.capabilities.bench.results import FormsCompared
 from flacheck.capabilities.bisect.history import BisectDocument
 from flacheck.capabilities.check.document import Checked
 from flacheck.capabilities.diff.document import DiffDocument
@@ -30,7 +30,7 @@ from tests.paths import SCHEMAS
 STRUCTS: dict[str, Any] = {
     "autotune-1": AutotuneDocument,
     "baseline-1": Baseline,
-    "bench-1": BenchDocument,
+    "bench-1": FormsCompared,
     "bisect-1": BisectDocument,
     "cache-1": CacheListing,
     "diff-1": DiffDocument,

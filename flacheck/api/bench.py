@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flacheck.api.arguments import dtypes, numbers, one_package, split
 from flacheck.api.options.commands import BenchOptions
 from flacheck.api.options.declaration import takes
 from flacheck.capabilities.bench.measuring import FormBench, Sizes, forms_of_corpus, importable
-from flacheck.capabilities.bench.results import BenchDocument, Form, FormTiming, winners
-from flacheck.errors import EmptySelection, Exit, UsageError
-from flacheck.model import Json
+from flacheck.capabilities.bench.results import Form, FormsCompared, FormTiming, winners
+from flacheck.errors import EmptySelection, UsageError
 from flacheck.pipeline.events import OnEvent, Progress, ignore
 
 if TYPE_CHECKING:
@@ -22,32 +20,6 @@ if TYPE_CHECKING:
 # The largest relative difference of two right forms: the corpus's own limits, doubled because both
 # sides round.
 _TOLERANCE = {"fp32": 2e-5, "fp16": 4e-3, "bf16": 2e-2}
-
-
-@dataclass(frozen=True)
-class FormsCompared:
-    """The forms of operators, timed and compared.
-
-    Attributes:
-        document: The timings, the winners and the machine.
-    """
-
-    document: BenchDocument
-
-    @property
-    def exit_code(self) -> Exit:
-        """The exit code that the command line returns."""
-        if self.document.interrupted:
-            return Exit.INTERRUPTED
-        if self.document.differing:
-            return Exit.FINDINGS
-        if not any(timing.forward for timing in self.document.timings):
-            return Exit.INCOMPLETE
-        return Exit.OK
-
-    def to_json(self) -> Json:
-        """Return the document flacheck.bench/1."""
-        return self.document.to_json()
 
 
 @takes(BenchOptions)
@@ -99,7 +71,7 @@ def bench(
             # Each timing took seconds to minutes on the GPU.
             interrupted = True
             handle(Progress("interrupted: the other forms and sizes were not timed"))
-    document = BenchDocument(
+    return FormsCompared(
         about=operator or f"{spec} {', '.join(ops)}",
         gpu=timer.card.name,
         triton=timer.card.triton,
@@ -114,7 +86,6 @@ def bench(
         notes=notes,
         interrupted=interrupted,
     )
-    return FormsCompared(document)
 
 
 def _sizes(options: BenchOptions) -> Sizes:

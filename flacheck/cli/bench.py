@@ -41,5 +41,5 @@ def bench(call: common.Call[BenchCommand]) -> int:
 
     with follow(resumable=False) as on_event:
         compared = flacheck.bench(**call.arguments(flacheck.bench), on_event=on_event)
-    call.show(bench_report.report(compared.document))
+    call.show(bench_report.report(compared))
     return compared.exit_code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from flacheck.capabilities.bench.results import BenchDocument, FormTiming, Spread
+from flacheck.capabilities.bench.results import FormsCompared, FormTiming, Spread
 from flacheck.evidence.analysis.order import count_noun
 from flacheck.reports import document
 from flacheck.reports.document import Part, Tone, Words, row
@@ -15,12 +15,12 @@ _HEADINGS = (
 )
 
 
-def report(result: BenchDocument) -> document.Report:
+def report(result: FormsCompared) -> document.Report:
     """Return the document of timed forms."""
     return document.Report(_parts(result), result.to_json())
 
 
-def _parts(result: BenchDocument) -> Iterator[Part]:
+def _parts(result: FormsCompared) -> Iterator[Part]:
     timed = [timing for timing in result.timings if timing.forward is not None]
     line = f"{count_noun(len(timed), 'timing')} on {result.gpu}"
     tone = Tone.GOOD
@@ -49,7 +49,7 @@ def _parts(result: BenchDocument) -> Iterator[Part]:
         yield document.Paragraph(note, Tone.FAINT)
 
 
-def _row(timing: FormTiming, result: BenchDocument) -> tuple[Words, ...]:
+def _row(timing: FormTiming, result: FormsCompared) -> tuple[Words, ...]:
     difference = Words("")
     if timing.difference is not None:
         tone = Tone.BAD if timing in result.differing else Tone.PLAIN
@@ -82,7 +82,7 @@ def _spread(spread: Spread | None) -> str:
     return f"{spread.median:.3f}\n({spread.low:.3f}–{spread.high:.3f})"
 
 
-def _winners(operator: str, result: BenchDocument) -> Iterator[Part]:
+def _winners(operator: str, result: FormsCompared) -> Iterator[Part]:
     for winner in result.winners:
         if winner.operator == operator:
             what = "forward and backward" if winner.backward else "forward"

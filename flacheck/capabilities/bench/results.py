@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from flacheck.errors import Exit
 from flacheck.model.wire import Count, JsonStruct, Seconds
 
 
@@ -68,7 +69,7 @@ class Winner(JsonStruct, frozen=True):
     backward: bool
 
 
-class BenchDocument(JsonStruct, frozen=True, kw_only=True):
+class FormsCompared(JsonStruct, frozen=True, kw_only=True):
     """The forms of operators, timed on a GPU."""
 
     schema: Literal["flacheck.bench/1"] = "flacheck.bench/1"
@@ -85,6 +86,17 @@ class BenchDocument(JsonStruct, frozen=True, kw_only=True):
     winners: list[Winner]
     notes: list[str]
     interrupted: bool = False
+
+    @property
+    def exit_code(self) -> Exit:
+        """The exit code that the command line returns."""
+        if self.interrupted:
+            return Exit.INTERRUPTED
+        if self.differing:
+            return Exit.FINDINGS
+        if not any(timing.forward for timing in self.timings):
+            return Exit.INCOMPLETE
+        return Exit.OK
 
     @property
     def differing(self) -> list[FormTiming]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import flacheck
 from flacheck import EmptySelection, Exit, UsageError, reports
 from flacheck.capabilities.bench import measuring
 from flacheck.capabilities.bench.measuring import FormBench, Importable
-from flacheck.capabilities.bench.results import BenchDocument, FormTiming, Spread, Winner, winners
+from flacheck.capabilities.bench.results import FormsCompared, FormTiming, Spread, Winner, winners
 from flacheck.errors import IncompleteError
 from flacheck.reports import bench as bench_report
 from flacheck.reports.document import Display
@@ -109,13 +108,13 @@ def test_a_length_at_which_a_form_failed_decides_nothing() -> None:
     assert winners([timing("chunk", 64, 2.0)]) == []
 
 
-def document_of(timings: Sequence[FormTiming], **changes: Any) -> BenchDocument:
+def document_of(timings: Sequence[FormTiming], **changes: Any) -> FormsCompared:
     """A document of an H100."""
     fields: dict[str, Any] = {"about": "toy", "gpu": "H100", "triton": "3.6.0", "torch": "2.11.0"}
     fields |= {"dtype": "bf16", "heads": 4, "head_size": 64, "repeats": 3, "tolerance": 0.02}
     rows = list(timings)
     fields |= {"timings": rows, "winners": winners(rows), "notes": []}
-    return BenchDocument(**fields, **changes)
+    return FormsCompared(**fields, **changes)
 
 
 @pytest.mark.parametrize("format", ["table", "markdown", "html"])
@@ -144,7 +143,7 @@ SMALL: dict[str, Any] = {"heads": 2, "head_size": 4, "dtype": "fp32", "repeats":
 def test_the_forms_of_a_package_are_drawn_timed_and_compared(toy: str) -> None:
     """A wrong form is a finding, and a failing one has its message."""
     result = flacheck.bench(package=toy, op="*", length=(3, 5), batch=2, **SMALL)
-    document = result.document
+    document = result
     rows = {(t.function, t.length): t for t in document.timings}
     right = rows["toy:fused_recurrent_toy", 5]
     assert right.difference is not None
@@ -166,9 +165,9 @@ def test_the_forms_of_a_package_are_drawn_timed_and_compared(toy: str) -> None:
 def test_our_own_forms_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both forms of a family run, and an interrupt keeps the forms that were timed."""
     result = flacheck.bench("hgrn", length=2, **SMALL)
-    assert [t.form for t in result.document.timings] == ["chunk", "fused_recurrent"]
+    assert [t.form for t in result.timings] == ["chunk", "fused_recurrent"]
     assert result.exit_code is Exit.OK
-    form_timing = result.document.timings[0]
+    form_timing = result.timings[0]
 
     def stop_after_one(self: FormBench, *arguments: object) -> Iterator[FormTiming]:
         yield form_timing
@@ -176,9 +175,9 @@ def test_our_own_forms_agree(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(FormBench, "measure", stop_after_one)
     partial = flacheck.bench("hgrn", length=2, **SMALL)
-    assert partial.document.timings == [form_timing]
+    assert partial.timings == [form_timing]
     assert partial.exit_code is Exit.INTERRUPTED
-    assert replace(partial, document=document_of([])).exit_code is Exit.INCOMPLETE
+    assert document_of([]).exit_code is Exit.INCOMPLETE
 
 
 def test_without_a_gpu_bench_is_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
