@@ -9,6 +9,7 @@ from flacheck.source import syntax
 
 _COMPREHENSION = (ast.For, ast.AsyncFor, ast.comprehension)
 _BINDING = (ast.Assign, ast.AnnAssign, ast.NamedExpr, *_COMPREHENSION, ast.Return)
+_DISPLAY = (ast.Dict, ast.List, ast.Tuple)
 # Most nodes of a tree have no node below them that launches or binds a name.
 _LEAF = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.alias)
 
@@ -83,8 +84,8 @@ class LaunchedKernels:
         """Note the names that a node launches; `called` are the module's called variables."""
         names = list(syntax.launched_names(node))
         match node:
-            case ast.Subscript(value, ctx=ast.Load()):
-                # `return kernel[grid]` is launched elsewhere.
+            case ast.Subscript(value, ctx=ast.Load()) if not isinstance(value, _DISPLAY):
+                # `return kernel[grid]` is launched elsewhere; `{"relu": relu}[name]` is a lookup.
                 names += [each for each in self._qualified(value, scope) if each in self.kernels]
             case ast.Assign([ast.Name(variable)], ast.Subscript(value)) if variable in called:
                 # `launch = kernel[grid]` and `launch(x)`.

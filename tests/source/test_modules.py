@@ -254,6 +254,9 @@ OTHERS = "from pkg import kernels\nfrom pkg.kernels import one, two, helper\n"
             ["one", "two"],
         ),
         ("K = {'a': one}\ndef op(x):\n act = K[x]\n two[(1,)](x, act)", ["two"]),
+        ("def act(x):\n return {'a': one}[x]\ndef op(x):\n two[(1,)](x, act(x))", ["two"]),
+        ("def pick(x):\n return {'a': one}[x]\ndef op(x):\n pick(x)[(1,)](x)", ["one"]),
+        ("def op(x):\n {'a': one}[x][(1,)](x)", ["one"]),
     ],
 )
 def test_kernels_are_counted_however_the_host_reaches_them(
