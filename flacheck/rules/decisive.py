@@ -85,7 +85,8 @@ _NARROWEST, _WIDEST, _LEAST_CUT = 40, 250, 3
 _NATIVE = re.compile(
     r"Assertion [`'(]|^Assertion failed: |LLVM ERROR:|UNREACHABLE executed|what\(\):"
     r"|^Unsupported conversion from|std::bad_alloc|^Fatal Python error:|\bSegmentation fault\b"
-    r"|Internal error while accessing SQLite|^fatal: unable to access |^Windows fatal exception: "
+    r"|^number of \w+ constraints does not match |Internal error while accessing SQLite"
+    r"|^fatal: unable to access |^Windows fatal exception: "
     r"|^Killed$|Bad machine code|^Failed to import Triton kernels\.|not found in known hashes"
     r"|Failures have been detected while processing|Pass execution failed"
     r"|Pipeline failed while executing|Triton Error \["

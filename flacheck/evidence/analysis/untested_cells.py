@@ -18,6 +18,8 @@ _NO_WHEEL = "FC903"
 _RESOURCES = "FC5"
 # The invented dtypes decide if a GPU has the instruction.
 _FEATURE = "FC401"
+# The invented dtypes decide how many registers inline assembly has to name.
+_ASSEMBLY = "FC314"
 # No fp8 tensor is invented: the package's own code passes the type.
 _SMALL_FLOAT = "FC107"
 # Stages that depend on a kernel's own code and its arguments: the front end, and the first passes,
@@ -41,8 +43,8 @@ def why_untested(cell: ObservedCell) -> str | None:
 
     A failure of a launch whose host code ran is evidence. A failure of a made-up launch is evidence
     if the arguments cannot have caused it: an API that the release lacks, a failure that a rule
-    blames on releases, an fp8 type that the GPU lacks, a crash of the compiler, an error in one of
-    its later passes.
+    blames on releases, an fp8 type that the GPU lacks, a crash of the compiler that no dtype
+    causes, an error in one of its later passes.
     """
     if not cell.made_up or cell.verdict in (Verdict.COMPILES, Verdict.SKIPPED):
         return None
@@ -53,6 +55,8 @@ def why_untested(cell: ObservedCell) -> str | None:
     code = cell.code or UNCLASSIFIED
     if code == _FEATURE:
         return "the made-up dtypes may not occur on this GPU"
+    if code == _ASSEMBLY:
+        return "the made-up dtypes do not fit the kernel's inline assembly"
     if cell.api is not None or cell.is_crash or blames_release(code) or code == _SMALL_FLOAT:
         return None
     if code.startswith(_RESOURCES):

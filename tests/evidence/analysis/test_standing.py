@@ -85,6 +85,10 @@ def test_a_configuration_without_a_verdict_matters_only_alone() -> None:
             "the made-up dtypes may not occur on this GPU",
         ),
         (failure("FC302", stage="ttgir"), None),
+        (
+            failure("FC314", stage="llir", signal="SIGABRT"),
+            "the made-up dtypes do not fit the kernel's inline assembly",
+        ),
         (failure("FC000", stage="ttir"), "the made-up arguments may not fit the kernel"),
         (failure("FC201", stage="ttgir"), None),
         (failure("FC000", stage="ast", signal="SIGABRT"), None),
