@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Iterable
+from typing import Any
 
 from ..engine import releases
 from ..workers.removed_api import removed_api
@@ -16,6 +19,7 @@ def set_up() -> None:
     releases.skip_library_hash("")
     releases.end_before_stages()
     releases.watch_front_end(_note_removed_api)
+    _check_assembly()
 
 
 def argument_error(error: Exception | None) -> Exception | None:
@@ -48,6 +52,43 @@ def last_message(error: BaseException) -> str:
         # A bare `assert` in the compiler.
         return type(error).__name__
     return message.splitlines()[-1]
+
+
+def _check_assembly() -> None:
+    """Make the front end refuse inline assembly with too few or too many registers.
+
+    Triton itself aborts in the compiler, where nothing can tell that a dtype was inferred.
+    """
+    import triton.language as tl
+
+    call = tl.inline_asm_elementwise
+
+    @functools.wraps(call)
+    def checked(
+        asm: Any, constraints: Any, args: Any, dtype: Any, is_pure: Any, pack: Any, **more: Any
+    ) -> Any:
+        inputs = 0
+        for constraint in str(getattr(constraints, "value", constraints)).split(","):
+            inputs += not constraint.strip().startswith(("=", "~"))
+        needed = _registers(args, int(getattr(pack, "value", pack)))
+        if needed not in (None, inputs):
+            text = f"the operands of the assembly fill {needed} registers"
+            raise ValueError(f"{text}, and its constraints name {inputs}")
+        return call(asm, constraints, args, dtype, is_pure, pack, **more)
+
+    tl.inline_asm_elementwise = checked
+
+
+def _registers(operands: Iterable[Any], pack: int) -> int | None:
+    """Return how many registers of 32 bits or more hold `pack` elements of each operand."""
+    registers = 0
+    for operand in operands:
+        bits = getattr(getattr(operand, "dtype", None), "primitive_bitwidth", None)
+        if not bits:
+            return None
+        elements = min(max(1, 32 // max(8, bits)), pack)
+        registers += -(-pack // elements)
+    return registers
 
 
 def _note_removed_api(error: BaseException) -> None:

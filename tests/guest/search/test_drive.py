@@ -453,6 +453,42 @@ def test_kernels_that_no_release_can_launch_are_recorded(tmp_path: Path) -> None
     assert report["operators"]["tiny.ops:old"]["worked"]
 
 
+ASSEMBLY = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def four_bytes(x, y):
+    i = tl.arange(0, 128)
+    z = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [tl.load(x + i)], tl.uint8, True, 4)
+    tl.store(y + i, z)
+
+@triton.jit
+def two_floats(x, y):
+    i = tl.arange(0, 128)
+    z = tl.inline_asm_elementwise(
+        asm="mov.b32 $0, $1;", constraints="=r, r", args=[tl.load(x + i).to(tl.bfloat16)],
+        dtype=tl.bfloat16, is_pure=True, pack=2,
+    )
+    tl.store(y + i, z)
+
+def unpack(x: torch.Tensor):
+    four_bytes[(1,)](x, torch.empty_like(x))
+
+def copy(x: torch.Tensor):
+    two_floats[(1,)](x, torch.empty_like(x))
+"""
+
+
+def test_a_tensor_that_assembly_cannot_hold_is_made_up(tmp_path: Path) -> None:
+    """The dtype of an operand decides how many registers the assembly has to name."""
+    launches, report = driven(package(tmp_path, ops=ASSEMBLY))
+    assert {(one.kernel, one.made_up) for one in launches.launches} == {
+        ("tiny.ops:four_bytes", True),
+        ("tiny.ops:two_floats", False),
+    }
+    assert "and its constraints name 1" in report["untaken"]["tiny.ops:four_bytes"]
+
+
 WITHOUT_REQUIREMENT = '''
 import torch, triton
 from there_is_no_such_package.tools import register, table
