@@ -131,4 +131,4 @@ def result(
     by_key = {cell.key: each for cell, each in zip(tuner_trials.configs, records, strict=True)}
     if keys is not None and tuner_trials.keys:
         by_key[tuner_trials.keys.key] = keys
-    return judging.judge(tuner_trials, by_key, [1.0, 2.0, 3.0][: len(records)], workers=4)
+    return judging.judge(tuner_trials, by_key, [1.0, 2.0, 3.0][: len(records)])

@@ -7,7 +7,6 @@ from typing import Any
 from flacheck.capabilities.autotune.emit import FlaFile
 from flacheck.capabilities.autotune.results import (
     AutotuneDocument,
-    Cost,
     ExaminedConfig,
     Fate,
     KeyFault,
@@ -99,8 +98,6 @@ def _result(result: TunerResult) -> Iterator[Part]:
     yield from _causes(result)
     for fault in result.keys:
         yield from _fault(fault)
-    if result.cost:
-        yield from _cost(result.cost)
     # The rest is information, not a fault.
     if result.pruned:
         names = "; ".join(some(list(map(_config, result.pruned)), _MAX_PRUNED))
@@ -196,32 +193,6 @@ def _fault(fault: KeyFault) -> Iterator[Part]:
     yield document.Item(beside(f"{fault.fault}: {fault.key} {fault.why}", place), Tone.BAD)
     if fault.fix:
         yield document.Listing(fault.fix.rstrip("\n"), "python")
-
-
-def _cost(cost: Cost) -> Iterator[Part]:
-    """Yield the compile time of the first run, what shortens it, and the useless configurations."""
-    configs = count_noun(cost.configs, "configuration")
-    line = f"{configs} × {count_noun(cost.keys, 'key')}: the first run compiles for "
-    line += f"{_seconds(cost.first_run)}; with {count_noun(cost.workers, 'compiler')} at once "
-    line += _seconds(cost.warmed)
-    if cost.droppable:
-        count = len(cost.droppable)
-        line += f"; without those that gain nothing ({count}) {_seconds(cost.pruned)}"
-    yield document.Item(line)
-    # Failures stand in the table already.
-    reasons: dict[str, list[int]] = {}
-    for index, why in cost.droppable.items():
-        if why != "fails":
-            reasons.setdefault(why, []).append(index + 1)
-    for why, numbers in reasons.items():
-        yield document.Item(f"{write_ranges(numbers)}: {why}", Tone.FAINT)
-
-
-def _seconds(value: float) -> str:
-    """Return a time with its unit: `12.3 s`, `4 min`."""
-    if value < 120:
-        return f"{value:.1f} s"
-    return f"{value / 60:.0f} min"
 
 
 def _times(result: TunerResult) -> Iterator[Part]:

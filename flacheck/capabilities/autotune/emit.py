@@ -50,6 +50,8 @@ _TORCH = {
     "fp8e4nv": "float8_e4m3fn",
     "fp8e5": "float8_e5m2",
 }
+# Why a configuration that runs is left out.
+_NOT_COMMON = "is not in the list of every release and target"
 # The defaults of the fields that FLA requires besides `kwargs`.
 _DEFAULTS: _Config = {
     "num_warps": 4,
@@ -83,32 +85,18 @@ class KeptConfigs:
     def left_out(self) -> Iterator[str]:
         """Yield each examined configuration that is not kept, with the reason."""
         reasons: dict[str, str] = {}
-        # A failure is a better reason than that a configuration gains nothing.
+        # A failure is a better reason than that another list lacks a configuration.
         for result in self.results:
             for each in result.configs:
                 if each.fate is not Fate.RUNS:
                     reasons.setdefault(_python_config(each.config), _reason(result, each))
         for result in self.results:
-            for number, each in enumerate(result.configs):
-                reasons.setdefault(_python_config(each.config), _gains_nothing(result, number))
+            for each in result.configs:
+                reasons.setdefault(_python_config(each.config), _NOT_COMMON)
         emitted_configs = set(map(_python_config, self.configs))
         for config, reason in reasons.items():
             if config not in emitted_configs:
                 yield f"{config}: {reason}"
-
-
-def _gains_nothing(result: TunerResult, number: int) -> str:
-    """Return why tuning gains nothing from a configuration that runs."""
-
-    def spell_config(match: re.Match[str]) -> str:
-        return _python_config(result.configs[int(match[1]) - 1].config)
-
-    droppable: Mapping[int, str] = {}
-    if result.cost:
-        droppable = result.cost.droppable
-    reason = droppable.get(number, "is not in the list of every release and target")
-    # The numbers in the reason are not those of the emitted list.
-    return re.sub(r"configuration (\d+)", spell_config, reason)
 
 
 def choices(results: Sequence[TunerResult]) -> list[KeptConfigs]:
@@ -124,18 +112,12 @@ def choices(results: Sequence[TunerResult]) -> list[KeptConfigs]:
 
 
 def _configs(results: Sequence[TunerResult]) -> list[_Config]:
-    """Return the configurations that run in every result, if possible those with a gain."""
+    """Return the configurations that run in every result, the best estimate first."""
     common = {canonical(each.config): each for each in results[0].configs}
-    without_gain: set[str] = set()
     for result in results:
         runs = {canonical(each.config) for each in result.configs if each.fate is Fate.RUNS}
         common = {text: each for text, each in common.items() if text in runs}
-        if result.cost:
-            for index in result.cost.droppable:
-                without_gain.add(canonical(result.configs[index].config))
-    # A configuration without gain still runs, which is better than none.
-    useful = [each for text, each in common.items() if text not in without_gain]
-    ranking = sorted(useful or common.values(), key=_by_estimate)
+    ranking = sorted(common.values(), key=_by_estimate)
     if not ranking:
         return _fallbacks(results)
     return [each.config for each in ranking]

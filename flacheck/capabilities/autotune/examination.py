@@ -18,7 +18,7 @@ from flacheck.evidence.analysis.order import some
 from flacheck.model import Cell, Purpose, Record, canonical
 from flacheck.pipeline.events import Event, Progress, RecordSettled
 from flacheck.pipeline.fallbacks.searching import search_with_workers
-from flacheck.pipeline.job import MEMORY_MB, RunOptions, count_processors
+from flacheck.pipeline.job import MEMORY_MB, RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import run_plan
 from flacheck.store import Store
@@ -135,8 +135,7 @@ def judge_trials(
     for launch_trials in tuning.trials:
         estimates = launch_trials.estimates(tuning.plan.packages)
         own_pruned = all_pruned.get(launch_trials.tuned_launch.cell.key, [])
-        workers = count_processors()
-        result = judging.judge(launch_trials, records, estimates, own_pruned, workers)
+        result = judging.judge(launch_trials, records, estimates, own_pruned)
         if result.is_silent:
             silent.add(result.kernel)
         else:

@@ -1,10 +1,8 @@
 """The result of each tuned launch, from the records of its configurations."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from flacheck.capabilities.autotune.cost import cost
 from flacheck.capabilities.autotune.key_faults import faults
 from flacheck.capabilities.autotune.keys import KeyEvidence
 from flacheck.capabilities.autotune.missing_keys import find_unkeyed_constexprs
@@ -29,7 +27,6 @@ def judge(
     records: Mapping[str, Record],
     estimates: Sequence[float],
     pruned_configs: Sequence[Mapping[str, Any]] = (),
-    workers: int = 1,
 ) -> TunerResult:
     """Return the result of a launch.
 
@@ -38,7 +35,6 @@ def judge(
         records: The records of the cells by key.
         estimates: The estimated time of each configuration.
         pruned_configs: The configurations that the kernel prunes itself.
-        workers: The number of compilers that could run in parallel before the launch.
     """
     tuned_launch = trials.tuned_launch
     cell = tuned_launch.cell
@@ -58,27 +54,21 @@ def judge(
             fate = Fate.ENDS_RUN
         config = tuned_launch.launch.configs[index]
         configs.append(_examined_config(config, record, fate, estimates[index]))
-    result = TunerResult(
+    launch = tuned_launch.launch.to_json() if configs else None
+    return TunerResult(
         kernel=cell.kernel.name,
         package=cell.kernel.package,
         toolchain=cell.toolchain,
         target=cell.target,
         dtype=cell.dtype,
-        launch=None,
+        launch=launch,
         configs=configs,
         keys=keys,
-        cost=None,
         ends=_ends(trials, records, configs, fatal),
         pruned=pruned_configs,
         unkeyed=find_unkeyed_constexprs(evidence),
         tuning_keys=_tuning_keys(evidence),
     )
-    if not configs:
-        return result
-    # A launch without observed calls is tuned for one key.
-    key_count = max(len(evidence.by_key), 1)
-    config_cost = cost(configs, key_count, workers)
-    return replace(result, launch=tuned_launch.launch.to_json(), cost=config_cost)
 
 
 def _tuning_keys(evidence: KeyEvidence) -> list[TuningKey]:

@@ -183,25 +183,6 @@ class ExaminedConfig:
         )
 
 
-class Cost(JsonStruct, frozen=True):
-    """The seconds of compiling before the first result, see `flacheck.capabilities.autotune.cost`.
-
-    `keys` is the number of distinct keys of the recorded launches. `seconds` is the time to
-    compile all configurations once, `first_run` for every key, `warmed` for every key with
-    `workers` compilers, `pruned` for every key without the droppable configurations. `droppable`
-    maps the indexes of configurations from which tuning gains nothing to the reason.
-    """
-
-    configs: Count
-    keys: Count
-    seconds: Seconds
-    first_run: Seconds
-    warmed: Seconds
-    workers: Count
-    pruned: Seconds
-    droppable: Mapping[int, str]
-
-
 class KeyFault(JsonStruct, frozen=True):
     """A fault of a key.
 
@@ -261,7 +242,6 @@ class TunerDocument(JsonStruct, frozen=True):
     launch: Mapping[str, Any] | None
     configs: tuple[ExaminedDocument, ...]
     keys: tuple[KeyFault, ...]
-    cost: Cost | None
     ends: str | None
     pruned: tuple[_Config, ...]
     unkeyed: tuple[str, ...]
@@ -291,7 +271,6 @@ class TunerResult:
         launch: The launch as JSON; None without a configuration.
         configs: The configurations with their outcome.
         keys: The faults of the keys.
-        cost: The time that tuning takes; None without a configuration.
         ends: The reason why every run fails; None if a run succeeds.
         pruned: The configurations that the kernel prunes itself.
         unkeyed: The constexprs in no key, without a fault.
@@ -310,7 +289,6 @@ class TunerResult:
     launch: Mapping[str, Any] | None
     configs: Sequence[ExaminedConfig]
     keys: Sequence[KeyFault]
-    cost: Cost | None
     ends: str | None = None
     pruned: Sequence[Mapping[str, Any]] = ()
     unkeyed: Sequence[str] = ()
