@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from tests.made_gate import RELEASES, TODAY, installation, on, states
 from tests.made_records import DELTA, failure, record, unknown, whole
 
 SPEC = "shop==1.0"
-OTHER = {"kernel": "m:other"}
 BROKEN = failure(**on("3.2.0"), options={"num_warps": 8})
 # 3.2.0 fails, 3.4.0 compiles, 3.5.0 has no verdict.
 RECORDS = [BROKEN, record(**on("3.2.0")), record(**on("3.4.0")), unknown(**on("3.5.0"))]
@@ -117,24 +115,6 @@ def test_a_partial_baseline_makes_nothing_good() -> None:
     (release,) = run_gate(baseline, "triton==3.4.0").versions
     assert (release.state.value, release.answered, release.asked) == ("partial", 1, 2)
     assert "1/2 cells of shop==1.0 on sm90" in release.why
-
-
-def test_waivers_keep_working() -> None:
-    """A waiver excuses a baseline's failure until it expires."""
-    baseline = write_baseline()
-    excuses = (
-        Waiver(reason="x", signature=BROKEN.signature),
-        Waiver(reason="y", kernel="m:nothing"),
-    )
-    result = run_gate(baseline, "triton==3.2.0", waivers=excuses)
-    assert states(result) == {"3.2.0": "good"}
-    assert [(each.use, each.cells) for each in result.judged_waivers] == [
-        (WaiverUse.ACTIVE, 1),
-        (WaiverUse.UNUSED, 0),
-    ]
-    assert result.exit_code() is Exit.OK
-    over = (Waiver(reason="x", signature=BROKEN.signature, expires=date(2026, 1, 1)),)
-    assert states(run_gate(baseline, "triton==3.2.0", waivers=over)) == {"3.2.0": "bad"}
 
 
 def test_a_waiver_of_a_kernel_that_compiles_everywhere_has_to_go() -> None:

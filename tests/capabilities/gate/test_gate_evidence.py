@@ -57,27 +57,6 @@ def test_only_the_questions_that_are_asked_about_count(tmp_path: Path) -> None:
         assert kernels(matrix="mine", package=PACKAGE) == {DELTA}
 
 
-def test_a_part_of_what_is_asked_about_makes_nothing_good(tmp_path: Path) -> None:
-    """A narrower scan is partial for the whole question."""
-    with Store.open(tmp_path) as store:
-        scanned(store, [record(**on("3.4.0"))], "seeds", selection={"kernels": ["chunk_*"]})
-
-        def stands(**asked: Any) -> list[tuple[str, str, str]]:
-            evidence = of_store(store, RecordFilter(**asked)).standings
-            return [(each.question.name, each.progress, each.note) for each in evidence]
-
-        assert stands() == [("seeds --kernel chunk_*", "1/1", "")]
-        assert stands(matrix="seeds", kernels=("chunk_*",)) == [
-            ("seeds --kernel chunk_*", "1/1", "")
-        ]
-        assert stands(matrix="seeds") == [
-            ("seeds", "1/?", "only --kernel chunk_* of seeds was scanned")
-        ]
-        assert stands(package=PACKAGE) == [
-            (PACKAGE, "1/?", "only a part of the package was scanned")
-        ]
-
-
 def test_with_operators_only_a_question_with_the_same_counts(tmp_path: Path) -> None:
     """With --op, only a scan of the same operators counts."""
     with Store.open(tmp_path) as store:

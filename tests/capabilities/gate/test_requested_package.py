@@ -11,24 +11,6 @@ from flacheck.errors import UsageError
 from flacheck.source.packages import checkouts
 
 
-@pytest.mark.parametrize(
-    ("about", "is_about"),
-    [
-        ("flash-linear-attention==0.4.2", True),
-        ("flash-linear-attention==0.4.2.0", True),
-        ("flash-linear-attention==0.4.3", False),
-        ("flash-linear-attention", False),
-        ("fla==0.4.2", False),
-        ("quick", False),
-    ],
-)
-def test_a_package_is_its_name_and_version(about: str, is_about: bool) -> None:
-    """Names and versions are compared as PEP 503 and PEP 440 do."""
-    requested_package = RequestedPackage.of("Flash_Linear.Attention==0.4.2")
-    assert requested_package.is_about(about) is is_about
-    assert not requested_package.has_changed_since(about)
-
-
 def test_what_names_no_package_is_an_error() -> None:
     """A range is not an exact version."""
     with pytest.raises(UsageError, match="names no package"):

@@ -45,15 +45,6 @@ def test_the_address_of_a_wheel_has_a_version() -> None:
     assert _pins("requirements.txt") == ["one-kernel==1.0 (requirements.txt:1)"]
 
 
-def test_an_entry_of_poetry_for_another_python_is_left_out() -> None:
-    """Constraints on Python and the platform hold for packages, too."""
-    text = """[tool.poetry.dependencies]
-one-kernel = [{version = "1.0", python = "<3.0"}, {version = "2.0", python = ">=3.0"}]
-"""
-    write("pyproject.toml", text)
-    assert _pins("pyproject.toml") == ["one-kernel==2.0 (pyproject.toml:2)"]
-
-
 @pytest.mark.parametrize(
     ("name", "header", "table"),
     [("uv.lock", "version = 1", "package"), ("pylock.toml", "lock-version = '1.0'", "packages")],

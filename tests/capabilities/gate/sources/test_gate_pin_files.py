@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.capabilities.gate.sources.pin_files import PinFile, TomlDocument, encoding_of
+from flacheck.capabilities.gate.sources.pin_files import PinFile, encoding_of
 from flacheck.errors import UsageError
 
 
@@ -32,25 +32,3 @@ def test_a_file_that_cannot_be_read_is_one_message(tmp_path: Path) -> None:
     """The message has the name that the user gave."""
     with pytest.raises(UsageError, match=r"^r\.txt: cannot be read \(No such file"):
         PinFile(tmp_path / "r.txt", "r.txt").text()
-
-
-TEXT = """[a]
-b = 3
-c = ["x",
-     "y"]
-[d.e]
-b = 4
-f = {g = "z"}
-"""
-
-
-def test_a_table_of_another_kind_is_an_error_with_its_line(tmp_path: Path) -> None:
-    """A missing table is empty, one of another type is an error."""
-    (tmp_path / "x.toml").write_text('a = ["b"]\n[c]\nd = 3\n')
-    document = TomlDocument.read(PinFile(tmp_path / "x.toml", "x.toml"))
-    assert document.at("gone", "too") == {}
-    assert document.at("a", kind=list) == ["b"]
-    with pytest.raises(UsageError, match=r"^x\.toml:1: a must be a table"):
-        document.at("a")
-    with pytest.raises(UsageError, match=r"^x\.toml:3: c\.d must be a list"):
-        document.at("c", "d", kind=list)

@@ -55,23 +55,6 @@ def labels(text: str) -> list[tuple[str | None, str]]:
     return [(label, pin.requirement) for label, pin in pyproject.read(PinFile(file, file.name))]
 
 
-def test_extras_that_ask_for_each_other_are_each_taken_once() -> None:
-    """Extras that include each other are each read once."""
-    text = """
-[project]
-name = "mine"
-[project.optional-dependencies]
-a = ["mine[b]", "triton>=3"]
-b = ["mine[a]", "torch>=2"]
-"""
-    assert labels(text) == [
-        ("extra a", "torch>=2"),
-        ("extra a", "triton>=3"),
-        ("extra b", "triton>=3"),
-        ("extra b", "torch>=2"),
-    ]
-
-
 def test_an_extra_for_another_machine_is_not_followed() -> None:
     """An extra whose marker does not hold is left out."""
     text = """
@@ -82,8 +65,3 @@ a = ["mine[b]; sys_platform == 'win32'"]
 b = ["torch>=2"]
 """
     assert labels(text) == [("extra b", "torch>=2")]
-
-
-def test_a_file_without_these_tables_has_no_pins() -> None:
-    """A project without dependencies has no pins."""
-    assert labels("[tool.ruff]\nline-length = 100\n") == []

@@ -30,9 +30,3 @@ def test_a_variable_is_expanded_as_pip_does(monkeypatch: pytest.MonkeyPatch) -> 
         (2, "triton>=3.2"),
         (3, "torch==2.7.1"),
     ]
-
-
-def test_hashes_hold_a_pin_to_its_release() -> None:
-    """A pin with hashes has an obstacle for --fix."""
-    (pin,) = pins("triton==3.4.0 --hash=sha256:aa\n")
-    assert pin == (1, "triton==3.4.0", "its hashes are of that release")

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from flacheck.capabilities.gate import sources
-from flacheck.errors import UsageError
 from tests.made_pin_files import no_warning, pins_by_installation, read, write
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -39,13 +38,6 @@ def test_found_files_are_judged_each_by_itself(here: Path) -> None:
         "requirements-a100.txt": ["requirements-a100.txt:1 triton==3.2.0"],
         "requirements/h100.txt": ["requirements/h100.txt:1 triton==3.4.0"],
     }
-
-
-def test_a_kind_of_file_that_is_not_read_is_said() -> None:
-    """Another kind of file is an error that lists the readable ones."""
-    message = r"environment.yml: cannot be read by gate, which knows pyproject.toml"
-    with no_warning(), pytest.raises(UsageError, match=message):
-        sources.of_files([write("environment.yml", "dependencies: [triton]")])
 
 
 def test_the_live_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from flacheck.capabilities.gate import sources
-from flacheck.capabilities.gate.sources import uv_lock
-from flacheck.capabilities.gate.sources.pin_files import PinFile
 from flacheck.errors import UsageError
 from tests.made_pin_files import read, write
 from tests.paths import TESTS
@@ -65,15 +63,6 @@ def test_a_lock_that_forks_is_several_installations() -> None:
     }
 
 
-def test_a_plain_lock_is_one_installation() -> None:
-    """A lock without forks is one installation."""
-    package = '[[package]]\nname = "{}"\nversion = "{}"\n\n'
-    text = package.format("triton", "3.4.0") + package.format("torch", "2.8.0")
-    assert read(write("uv.lock", text)) == {
-        "uv.lock": ["uv.lock:7 torch==2.8.0", "uv.lock:3 triton==3.4.0"]
-    }
-
-
 def test_dependencies_of_another_kind_in_a_lock_are_an_error() -> None:
     """Dependencies of another type are an error with their line."""
     text = (
@@ -98,11 +87,3 @@ def test_a_real_lock_with_conflicting_extras() -> None:
         for pin in installation.pins
     ]
     assert all(row == f'version = "{version}"' for version, row in lines)
-
-
-def test_a_lock_is_written_by_uv_alone() -> None:
-    """A lock's pins have an obstacle for --fix."""
-    file = write("uv.lock", LOCK)
-    pins = [pin for _, pin in uv_lock.read(PinFile(file, "uv.lock"))]
-    assert {pin.obstacle for pin in pins} == {"a lock is written by uv"}
-    assert {pin.span for pin in pins} == {None}
