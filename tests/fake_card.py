@@ -8,6 +8,7 @@ takes the `microseconds` of its binary.
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import math
 import struct
@@ -64,7 +65,7 @@ class _Gpu:
     def allocate(self, count: int) -> int:
         address = self.next
         self.blocks[address] = bytearray(count)
-        self.next += -(-count // _ALIGN + 1) * _ALIGN
+        self.next += (-(-count // _ALIGN) + 1) * _ALIGN
         return address
 
     def view(self, address: int, count: int) -> memoryview:
@@ -272,6 +273,16 @@ def _write_beyond(source: int, target: int, count: int) -> None:
     _gpu.view(target + 4 * count, 4)[:] = b"\1\2\3\4"
 
 
+def _count(source: int, target: int, count: int, more: int = 0) -> None:
+    """Write the places of all elements as i32, plus a number."""
+    _gpu.view(target, 4 * count)[:] = struct.pack(f"<{count}i", *range(more, count + more))
+
+
+def _quantise(source: int, target: int, count: int, more: int = 0) -> None:
+    """Write the places of all elements as bytes, plus a number."""
+    _gpu.view(target, count)[:] = bytes((place + more) % 256 for place in range(count))
+
+
 def _fault(source: int, target: int, count: int) -> None:
     _gpu.fault = Error.ILLEGAL_ADDRESS
 
@@ -316,12 +327,15 @@ def _compare(
         sums[3] += not (math.isfinite(x) or math.isfinite(y))
         if math.isfinite(x) and math.isfinite(y):
             limit = absolute + relative * abs(x)
-            sums[4] += abs(x - y) > limit
+            difference = abs(x - y)
+            if (size, form) == (1, 0):
+                difference = min(difference, 256 - difference)
+            sums[4] += difference > limit
             if x != y:
-                worst = max(worst, abs(x - y) / limit if limit else math.inf)
+                worst = max(worst, difference / limit if limit else math.inf)
             sums[5] += x * x
-            sums[6] += (x - y) ** 2
-            largest = max(largest, abs(x - y))
+            sums[6] += difference**2
+            largest = max(largest, difference)
     _gpu.view(out, 88)[:] = struct.pack("<9d2Q", *sums, largest, worst, low, high)
 
 
@@ -332,6 +346,11 @@ _KERNELS: dict[str, Callable[..., None]] = {
     "waver": _waver,
     "overflow": _overflow,
     "write beyond": _write_beyond,
+    "count": _count,
+    "count from one": functools.partial(_count, more=1),
+    "quantise": _quantise,
+    "quantise by one more": functools.partial(_quantise, more=1),
+    "quantise by two more": functools.partial(_quantise, more=2),
     "fault": _fault,
     "hang": _hang,
     "do nothing": _do_nothing,

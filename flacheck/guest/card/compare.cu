@@ -62,6 +62,8 @@ extern "C" __global__ void compare(const void* one, const void* two, const void*
         if (!x_finite && !y_finite) sums[3] += 1;
         if (!x_finite || !y_finite) continue;
         double difference = fabs(x - y);
+        // Bytes are quantised numbers, with or without a sign: 255 lies beside 0.
+        if (form == 0 && size == 1 && difference > 128) difference = 256 - difference;
         double multiple = difference / (absolute + relative * fabs(x));
         if (multiple > 1) sums[4] += 1;
         if (multiple > worst) worst = multiple;

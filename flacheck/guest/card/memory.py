@@ -158,18 +158,42 @@ def _runs(places: Iterator[int], contents: Iterator[bytes]) -> Iterator[tuple[in
         yield start, bytes(run)
 
 
-def places_outside(form: tuple[int, int], one: bytes, two: bytes, tolerance: float) -> list[int]:
-    """Return the places of elements that differ by more than the tolerance, evenly spread.
+def rounding_bounds(
+    layout: Layout, number: int, tolerance: float, scale: float
+) -> tuple[float, float]:
+    """Return the absolute and relative difference of a storage's elements that rounding explains.
 
-    The tolerance is relative to an element and to the root mean square of all, as in compare.cu.
+    That of floats is the tolerance, relative to an element and to `scale`, the root mean square of
+    all. Bytes are quantised floats and may differ by one; wider integers are indices and counts,
+    which rounding leaves alone, unless the tolerance was widened.
     """
-    first, second = floats(form, one), floats(form, two)
+    size, form = layout.form_of(number)
+    if form:
+        return tolerance * scale, tolerance
+    usual = layout.launch["tolerance"]
+    widening = tolerance / usual if usual else 1.0
+    return (1.5 if size == 1 else 0.5) * widening, 0.0
+
+
+def places_outside(
+    layout: Layout, number: int, one: bytes, two: bytes, tolerance: float
+) -> list[int]:
+    """Return the places of a storage's elements that differ by more than `rounding_bounds`.
+
+    They are evenly spread.
+    """
+    size, form = layout.form_of(number)
+    first, second = floats((size, form), one), floats((size, form), two)
     finite = [value for value in first if value - value == 0]
     scale = (sum(value * value for value in finite) / max(1, len(finite))) ** 0.5
+    absolute, relative = rounding_bounds(layout, number, tolerance, scale)
     places = []
     for place, (x, y) in enumerate(zip(first, second)):
+        difference = abs(x - y)
+        if not form and size == 1:
+            difference = min(difference, 256 - difference)
         # A comparison with NaN is false.
-        if x != y and not abs(x - y) <= tolerance * (scale + abs(x)):
+        if x != y and not difference <= absolute + relative * abs(x):
             places.append(place)
     return places[:: max(1, -(-len(places) // _MOST_SAMPLES))]
 
@@ -188,8 +212,7 @@ class ResultComparison:
         """Return the difference of two results for each storage that one of them changed.
 
         `bases` are the addresses of the results and of the memory before the launch. An element is
-        `outside` if it differs by more than the tolerance, relative to its own size and to the root
-        mean square of the storage; `worst` is the largest multiple of that.
+        `outside` if it differs by more than `rounding_bounds`; `worst` is the largest multiple.
         """
         differences = {}
         for number in range(len(layout.offsets)):
@@ -198,7 +221,8 @@ class ResultComparison:
                 continue
             if first["differing"]:
                 scale = (first.pop("squares") / first["written"]) ** 0.5
-                figures = self._figures(layout, number, bases, tolerance * scale, tolerance)
+                bounds = rounding_bounds(layout, number, tolerance, scale)
+                figures = self._figures(layout, number, bases, *bounds)
                 first |= {"outside": figures["outside"], "worst": figures["worst"]}
             differences[number] = first
         return differences

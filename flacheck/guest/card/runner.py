@@ -314,7 +314,10 @@ class _Trial:
             places: set[int] = set()
             for result in results[1:]:
                 if result != results[0]:
-                    places.update(places_outside(form, results[0], result, self._tolerance))
+                    outside = places_outside(
+                        self._layout, number, results[0], result, self._tolerance
+                    )
+                    places.update(outside)
             if places:
                 chosen = sorted(places)
                 values = [_texts(form, result, chosen) for result in results]

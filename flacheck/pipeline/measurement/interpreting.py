@@ -117,15 +117,20 @@ def _count_strays(
         differing = 0
         for place, value in right.items():
             own = _number(group[place])
-            if own != value and not abs(own - value) <= bound * (scale + abs(value)):
+            # An integer is right or wrong.
+            limit = bound * (scale + abs(value)) if _is_float(group[place]) else 0.0
+            if own != value and not abs(own - value) <= limit:
                 differing += 1
         strays.append(differing)
     return len(right), strays
 
 
 def _number(text: str) -> float:
-    is_float = "x" in text or "n" in text
-    return float.fromhex(text) if is_float else float(int(text))
+    return float.fromhex(text) if _is_float(text) else float(int(text))
+
+
+def _is_float(text: str) -> bool:
+    return "x" in text or "n" in text
 
 
 def _interpret(

@@ -135,8 +135,7 @@ def _state(
         return _state_of_equal(finding, reference, findings)
     if not _is_finite(findings["variants"], reference):
         return State.NOT_COMPARABLE, "the others' results are not finite under any inputs"
-    difference = finding["difference"] or {}
-    return State.DIFFERS, _describe(difference)
+    return State.DIFFERS, _describe(_difference_of_class(findings["variants"], finding["class"]))
 
 
 def _state_of_equal(
@@ -159,7 +158,18 @@ def _is_finite(variants: Mapping[str, Json], reference: int | None) -> bool:
     return not any(each["not_finite"] for each in own)
 
 
-def _describe(difference: Json) -> str:
+def _difference_of_class(variants: Mapping[str, Json], number: int) -> Json | None:
+    """Return how the results of a class differ from those of class 0; None for class 0 itself.
+
+    Later results of the class were compared with its first one.
+    """
+    difference: Json | None = next(
+        each["difference"] for each in variants.values() if each.get("class") == number
+    )
+    return difference
+
+
+def _describe(difference: Json | None) -> str:
     if not difference:
         return "its results are not those of most releases"
     count = difference["outside"] + difference["not_finite_in_one"]

@@ -126,6 +126,22 @@ def test_a_reduction_needs_the_card_and_the_right_release(
         flacheck.repro(key, releases=RELEASES, jobs=1)
 
 
+@pytest.mark.parametrize(("dtype", "bound"), [("i32", ""), ("fp32", " and not abs(")])
+def test_a_script_compares_integers_exactly(dtype: str, bound: str) -> None:
+    """Only floats may be off by rounding."""
+    place = {"storage": 0, "shape": [3], "strides": [1], "offset": 0, "values": None}
+    sample = {"places": [1], "values": [["7"], ["8"]]}
+    facts: dict[str, Any] = {"storages": [12], "tensors": {"a": {"dtype": dtype, **place}}}
+    facts |= {"grid": [1], "seed": 0, "distribution": "normal", "samples": {"0": sample}}
+    facts |= {"right_group": 0, "tolerance": 0.5}
+    wrong = record("fails", code="FC706")
+    wrong = wrong.with_(findings=({"code": "FC706", "title": "t", "facts": facts},))
+    words, _, check = card_script.parts(wrong)
+    assert words == card_script.WORDS
+    assert f"if each[1] != each[2]{bound}" in check
+    compile(check, "check.py", "exec")
+
+
 def test_a_script_has_the_inputs_of_the_runner() -> None:
     """Executed without a GPU, its storages hold the same bytes as the runner's memory."""
     torch = pytest.importorskip("torch")

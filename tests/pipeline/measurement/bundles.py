@@ -45,9 +45,13 @@ def launch(
     made_up: str | None = None,
     kernel: str = "package.module:kernel",
     operators: tuple[str, ...] = ("package.operator",),
+    output: str = "fp32",
     **more: Any,
 ) -> BundledLaunch:
-    """Return a launch with a binary of each behaviour (and its microseconds), one a release."""
+    """Return a launch with a binary of each behaviour (and its microseconds), one a release.
+
+    Its input has the dtype fp32, and its output the dtype `output`.
+    """
     variants = []
     for release, behaviour in zip(RELEASES, behaviours):
         parts = behaviour if isinstance(behaviour, tuple) else (behaviour,)
@@ -55,7 +59,7 @@ def launch(
         variants.append(Variant(release, key, {}, (16,), binary(folder, *parts, **more)))
     tensors = {
         "x": BundledTensor(0, "fp32", (COUNT,), (1,), 0),
-        "y": BundledTensor(1, "fp32", (COUNT,), (1,), 0),
+        "y": BundledTensor(1, output, (COUNT,), (1,), 0),
     }
     return BundledLaunch(
         kernel=kernel,
