@@ -20,11 +20,12 @@ from .numbers import DISTRIBUTIONS, decode
 # The exit code of a process that has lost its GPU.
 _FAULT_EXIT = 3
 # A graph holds as many launches as take this long, but at most so many.
-_GRAPH_MICROSECONDS, _MOST_LAUNCHES = 1_000.0, 10
+_GRAPH_MICROSECONDS, _MOST_LAUNCHES = 500.0, 5
 # Rounds of all graphs; fewer if all rounds together take longer than a second.
 _ROUNDS, _FEWEST_ROUNDS, _LONG_MICROSECONDS = 12, 3, 1e6
-# Written before each launch, as Triton's own benchmark does: more than any GPU's cache.
-_FLUSHED_BYTES = 256 << 20
+# Written before each launch, as Triton's own benchmark does: more than any GPU's cache, of which a
+# B200's has 126 MiB.
+_FLUSHED_BYTES = 128 << 20
 # The tolerance is so many times what rounding the inputs changes: that is one random draw.
 _MARGIN = 2.0
 # Results that are kept to compare the next ones with.
@@ -47,6 +48,7 @@ class BinaryRunner:
         # The driver is opened after the fork, because a GPU's context belongs to one process.
         self._binding = config.get("binding", "cuda.bindings.driver")
         self._card: Gpu | None = None
+        self._comparison: ResultComparison | None = None
 
     def tolerates(self, error: BaseException) -> bool:
         """Return False: no autotuner runs here."""
@@ -74,9 +76,13 @@ class BinaryRunner:
     def op_measure(self, card: Gpu, request: Request, mark: Mark) -> Reply:
         """Run every binary of a launch that is not to be skipped, compare and time them."""
         with _buffers(card) as buffers:
-            with open(request["launch_file"]) as file:
-                launch = json.load(file)
-            trial = _Trial(card, launch, buffers)
+            with open(request["launch_file"]) as launch_file:
+                launch = json.load(launch_file)
+            if self._comparison is None:
+                # Once for all launches: the driver compiles it.
+                with open(_PTX, "rb") as file:
+                    self._comparison = ResultComparison(card, file.read())
+            trial = _Trial(card, self._comparison, launch, buffers)
             return {"facts": trial.run(mark, request["config"])}
 
 
@@ -128,8 +134,11 @@ class _Trial:
     binary's first result. Equal results are of one class; `classes` holds one result of each.
     """
 
-    def __init__(self, card: Gpu, launch: Json, buffers: _Buffers) -> None:
-        self._card, self._launch, self._buffers = card, launch, buffers
+    def __init__(
+        self, card: Gpu, comparison: ResultComparison, launch: Json, buffers: _Buffers
+    ) -> None:
+        self._card, self._comparison = card, comparison
+        self._launch, self._buffers = launch, buffers
         self._layout = Layout(launch)
         size = self._layout.size
         self._before, self._work, self._first = (buffers.allocate(size) for _ in range(3))
@@ -137,8 +146,6 @@ class _Trial:
         # The tolerance grows once a result lies outside it, if rounding the inputs explains that.
         self._tolerance: float = launch["tolerance"]
         self._amplification: float | None = None
-        with open(_PTX, "rb") as file:
-            self._comparison = ResultComparison(card, file.read())
         self._loaded: dict[int, tuple[LoadedBinary, list[Any]]] = {}
 
     def run(self, mark: Mark, config: Mapping[str, Any]) -> Json:
