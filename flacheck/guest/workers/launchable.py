@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,6 +16,12 @@ _ENTRY = re.compile(r"\.entry\s+[\w$]+\(([^)]*)\)")
 # The pointers behind a kernel's own parameters, in their order: releases before 3.3.0 have none,
 # those before 3.5.0 only the first.
 _SCRATCH = ("global_scratch", "profile_scratch")
+# Sections that only debuggers read, half of a compressed binary: the text of the PTX above all.
+_DEBUG_SECTIONS = (b".debug_", b".nv_debug_")
+# In an ELF header of 64 bits: the place of the section headers, and their size, number and names.
+_SECTION_TABLE, _SECTION_COUNTS = (40, "<Q"), (58, "<3H")
+# The first fields of a section header: name, type, flags, address, place, size.
+_SECTION = "<IIQQQQ"
 
 
 def describe_binary(compiled_kernel: Any, arguments: Mapping[str, Any], warp_size: int) -> Json:
@@ -30,7 +37,7 @@ def describe_binary(compiled_kernel: Any, arguments: Mapping[str, Any], warp_siz
         arguments: The arguments of the compile by name.
         warp_size: The number of threads of a warp.
     """
-    metadata, code = compiled_kernel.metadata, compiled_kernel.asm["cubin"]
+    metadata, code = compiled_kernel.metadata, without_debug(compiled_kernel.asm["cubin"])
     parameters = list(_parameters(compiled_kernel.src, arguments))
     scratch, reason = _scratch(compiled_kernel, len(parameters))
     if any(parameter["type"] == "descriptor" for parameter in parameters):
@@ -48,6 +55,21 @@ def describe_binary(compiled_kernel: Any, arguments: Mapping[str, Any], warp_siz
         "scratch": scratch,
         "unlaunchable": reason,
     }
+
+
+def without_debug(code: bytes) -> bytes:
+    """Return an ELF binary with zeros in its debug sections, so that it is compressed to half."""
+    (table,) = struct.unpack_from(_SECTION_TABLE[1], code, _SECTION_TABLE[0])
+    size, count, names = struct.unpack_from(_SECTION_COUNTS[1], code, _SECTION_COUNTS[0])
+    headers = []
+    for index in range(count):
+        headers.append(struct.unpack_from(_SECTION, code, table + index * size))
+    names_place = headers[names][4]
+    stripped = bytearray(code)
+    for name, _, _, _, place, length in headers:
+        if code.startswith(_DEBUG_SECTIONS, names_place + name):
+            stripped[place : place + length] = bytes(length)
+    return bytes(stripped)
 
 
 def _cluster(metadata: Any) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import struct
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,10 +22,28 @@ from flacheck.subjects.inputs.expand import Selection
 from flacheck.subjects.inputs.subject import Subject
 
 
+def _elf(**sections: bytes) -> bytes:
+    """Return an ELF binary of sections, whose names stand in its last one."""
+    names = b"\0" + b"".join(f".{name}\0".encode() for name in (*sections, "shstrtab"))
+    contents = [*sections.values(), names]
+    header = struct.pack(
+        "<4s36xQ10x3H", b"\x7fELF", 64 + len(b"".join(contents)), 64, len(contents), len(sections)
+    )
+    body, table = b"", b""
+    for name, content in zip((*sections, "shstrtab"), contents):
+        place = names.index(f".{name}\0".encode())
+        table += struct.pack("<IIQQQQ24x", place, 1, 0, 0, 64 + len(body), len(content))
+        body += content
+    return header + body + table
+
+
+ELF = _elf(text=b"code", nv_debug_ptx_txt=b"ptx", debug_line=b"lines")
+
+
 def _binary(parameters: int, signature: Any, constants: Any, **metadata: Any) -> Any:
     fields = {"name": "kernel", "num_warps": 4, "shared": 0, **metadata}
     declarations = ",".join(f".param .u64 kernel_param_{n}" for n in range(parameters))
-    asm = {"cubin": b"binary", "ptx": f".visible .entry kernel(\n{declarations}\n)\n"}
+    asm = {"cubin": ELF, "ptx": f".visible .entry kernel(\n{declarations}\n)\n"}
     function = SimpleNamespace(arg_names=["x", "n", "scale", "BLOCK"])
     source = SimpleNamespace(fn=function, signature=signature, constants=constants)
     return SimpleNamespace(metadata=SimpleNamespace(**fields), asm=asm, src=source)
@@ -52,6 +71,14 @@ def test_every_form_of_a_signature_gives_the_parameters(signature: Any, constant
     assert description["scratch"] == []
     assert description["threads"] == 128
     assert description["unlaunchable"] is None
+
+
+def test_a_binary_is_kept_without_what_only_debuggers_read() -> None:
+    """Zeros stand for the text of the PTX and the lines, so that no place in the binary changes."""
+    description = describe_binary(_binary(0, {}, {}), {}, 32)
+    code = zlib.decompress(base64.b64decode(description["code"]))
+    assert code == _elf(text=b"code", nv_debug_ptx_txt=bytes(3), debug_line=bytes(5))
+    assert description["digest"] == hashlib.sha256(code).hexdigest()
 
 
 def test_the_assembly_shows_how_many_scratch_pointers_follow() -> None:
