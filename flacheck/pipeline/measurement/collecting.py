@@ -100,7 +100,10 @@ def _variant(
     binaries: Binaries,
     folder: Path,
 ) -> Variant:
-    entry = binaries.read(cell.key)
+    entry = None
+    if record is None or record.verdict is Verdict.COMPILES:
+        # Others may have a binary that no GPU of the target can load.
+        entry = binaries.read(cell.key)
     problem = None
     if entry is None:
         problem = _why_missing(record)

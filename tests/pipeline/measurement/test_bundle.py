@@ -7,6 +7,7 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,9 @@ import pytest
 from flacheck.errors import UsageError
 from flacheck.pipeline.measurement import bundle as bundles
 from flacheck.pipeline.measurement.bundle import Bundle
+from flacheck.pipeline.measurement.collecting import variants_of
+from flacheck.store.binaries import Binaries
+from tests.made_records import record
 from tests.pipeline.measurement.bundles import bundle, launch
 
 
@@ -129,3 +133,14 @@ def test_a_full_disk_is_no_fault_of_the_bundle(
     monkeypatch.setattr(Path, "write_bytes", fill)
     with pytest.raises(UsageError, match=r"cannot be written \(No space left on device\)"):
         bundles.read(file, folder)
+
+
+def test_a_binary_that_no_gpu_can_load_is_left_out(tmp_path: Path) -> None:
+    """A compile that asks for 64 warps returns a binary, and its record fails at the load."""
+    failed = record("fails", code="FC502", options={"num_warps": 64})
+    Binaries().add(failed.key, {"threads": 2_048, "unlaunchable": None})
+    cell: Any = SimpleNamespace(key=failed.key, toolchain=failed.toolchain)
+    measured: Any = SimpleNamespace(cells=[(cell, {}, (1,))])
+    (variant,) = variants_of(measured, {failed.key: failed}, tmp_path)
+    assert variant.binary is None
+    assert variant.problem == "it does not compile: FC502"
