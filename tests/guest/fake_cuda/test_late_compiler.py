@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.captured import exit_code, needs_torch
 
 LAUNCHES = """
@@ -23,15 +21,6 @@ torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False).sum().backward(
 optimizer.step()
 """
 
-USES = {
-    "a name of its own": "torch._dynamo.reset()",
-    "a name of its own, imported": "from torch._dynamo import allow_in_graph",
-    "a module": "import torch._dynamo.eval_frame as m; assert m is torch._dynamo.eval_frame",
-    "names of a module": "from torch._dynamo.utils import counters; counters.clear()",
-    "a module of a folder": "import torch._dynamo.backends.registry as m; m.list_backends()",
-    "a name that nobody has": "assert not hasattr(torch._dynamo, 'no_such_thing')",
-}
-
 
 @needs_torch
 def test_a_program_that_compiles_nothing_does_not_import_it(tmp_path: Path) -> None:
@@ -39,21 +28,38 @@ def test_a_program_that_compiles_nothing_does_not_import_it(tmp_path: Path) -> N
     assert exit_code(tmp_path, LAUNCHES) == 0
 
 
+USES = """
+import os
+
+uses = [
+    "torch._dynamo.reset()",
+    "from torch._dynamo import allow_in_graph",
+    "import torch._dynamo.eval_frame as m; assert m is torch._dynamo.eval_frame",
+    "from torch._dynamo.utils import counters; counters.clear()",
+    "import torch._dynamo.backends.registry as m; m.list_backends()",
+    "assert not hasattr(torch._dynamo, 'no_such_thing')",
+]
+for use in uses:
+    child = os.fork()
+    if not child:
+        exec(use)
+        import torch._dynamo.symbolic_convert as first
+        assert torch._dynamo.symbolic_convert is first
+        assert sys.modules["torch._dynamo"] is torch._dynamo
+        assert torch._dynamo.eval_frame.__spec__.name == "torch._dynamo.eval_frame"
+        from torch._dynamo.eval_frame import DisableContext
+        assert sys.modules["torch._dynamo.eval_frame"].DisableContext is DisableContext
+        launch(torch.empty(64, device="cuda"))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, use
+launch(torch.empty(64, device="cuda"))
+"""
+
+
 @needs_torch
-@pytest.mark.parametrize("how", USES)
-def test_who_asks_for_it_has_it_whole(tmp_path: Path, how: str) -> None:
-    """Each module of the compiler is imported once, in torch's order."""
-    program = f"""
-    {USES[how]}
-    import torch._dynamo.symbolic_convert as first
-    assert torch._dynamo.symbolic_convert is first
-    assert sys.modules["torch._dynamo"] is torch._dynamo
-    assert torch._dynamo.eval_frame.__spec__.name == "torch._dynamo.eval_frame"
-    from torch._dynamo.eval_frame import DisableContext
-    assert sys.modules["torch._dynamo.eval_frame"].DisableContext is DisableContext
-    launch(torch.empty(64, device="cuda"))
-    """
-    assert exit_code(tmp_path, program) == 0
+def test_who_asks_for_it_has_it_whole(tmp_path: Path) -> None:
+    """Each module of the compiler is imported once, in torch's order, whatever a process uses."""
+    assert exit_code(tmp_path, USES) == 0
 
 
 @needs_torch
