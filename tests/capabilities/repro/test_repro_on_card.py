@@ -16,7 +16,7 @@ from flacheck.capabilities.repro import reproduction
 from flacheck.capabilities.repro.output import card_script
 from flacheck.engine import card_runner
 from flacheck.errors import Exit, IncompleteError, UsageError
-from flacheck.model import Verdict
+from flacheck.model import Record, Verdict
 from flacheck.pipeline.measurement.wrong_results import stored_launch
 from flacheck.store import Store
 from tests.fake.family import FakeFamily
@@ -126,6 +126,12 @@ def test_a_reduction_needs_the_card_and_the_right_release(
         flacheck.repro(key, releases=RELEASES, jobs=1)
 
 
+def _wrong_record(facts: dict[str, Any], *tensors: str) -> Record:
+    launch = {"args": {name: {"dtype": "fp32", "align": 16} for name in tensors}}
+    wrong = record("fails", code="FC706", launch=launch)
+    return wrong.with_(findings=({"code": "FC706", "title": "t", "facts": facts},))
+
+
 @pytest.mark.parametrize(("dtype", "bound"), [("i32", ""), ("fp32", " and not abs(")])
 def test_a_script_compares_integers_exactly(dtype: str, bound: str) -> None:
     """Only floats may be off by rounding."""
@@ -134,8 +140,7 @@ def test_a_script_compares_integers_exactly(dtype: str, bound: str) -> None:
     facts: dict[str, Any] = {"storages": [12], "tensors": {"a": {"dtype": dtype, **place}}}
     facts |= {"grid": [1], "seed": 0, "distribution": "normal", "samples": {"0": sample}}
     facts |= {"right_group": 0, "tolerance": 0.5}
-    wrong = record("fails", code="FC706")
-    wrong = wrong.with_(findings=({"code": "FC706", "title": "t", "facts": facts},))
+    wrong = _wrong_record(facts, "a")
     words, _, check = card_script.parts(wrong)
     assert words == card_script.WORDS
     assert f"if each[1] != each[2]{bound}" in check
@@ -143,30 +148,32 @@ def test_a_script_compares_integers_exactly(dtype: str, bound: str) -> None:
 
 
 def test_a_script_has_the_inputs_of_the_runner() -> None:
-    """Executed without a GPU, its storages hold the same bytes as the runner's memory."""
+    """Executed without a GPU, its storages hold the same bytes as the runner's memory.
+
+    There are none of tensors that the kernel no longer takes.
+    """
     torch = pytest.importorskip("torch")
     from flacheck.guest.card.memory import Layout
     from flacheck.guest.workers.interpreter_worker import HostMemory
 
-    names = {"a": "fp32", "b": "bf16", "c": "fp16", "d": "i64"}
+    names = {"a": "fp32", "b": "bf16", "unused": "fp32", "c": "fp16", "d": "i64"}
     tensors: dict[str, Any] = {}
     for number, (name, dtype) in enumerate(names.items()):
         values = [5, -1, 7] if dtype == "i64" else None
         place = {"shape": [3], "strides": [1], "offset": 1, "values": values}
         tensors[name] = {"storage": number, "dtype": dtype, **place}
-    storages = [4 * 100_000, 2 * 70_001, 2 * 9, 8 * 4]
+    storages = [4 * 100_000, 2 * 70_001, 4, 2 * 9, 8 * 4]
     form = {"storages": storages, "tensors": tensors}
     facts = {**form, "grid": [1], "seed": 3, "distribution": "negative", "samples": {}}
-    wrong = record("fails", code="FC706")
-    wrong = wrong.with_(findings=({"code": "FC706", "title": "t", "facts": facts},))
-    _, prepare, _ = card_script.parts(wrong)
+    _, prepare, _ = card_script.parts(_wrong_record(facts, *"abcd"))
     made: dict[str, Any] = {"torch": torch}
     exec(prepare.replace(".cuda()", "").replace('device="cuda"', 'device="cpu"'), made)
     layout = Layout(form)
     memory = HostMemory(layout.size)
     layout.fill(memory, 0, "negative", 3)
     content = bytes(memory.content)
-    for number, storage in enumerate(made["storages"]):
+    assert list(made["storages"]) == [0, 1, 3, 4]
+    for number, storage in made["storages"].items():
         own = storage.contiguous().view(torch.uint8).numpy().tobytes()
         start = layout.offsets[number]
         assert own == content[start : start + storages[number]]

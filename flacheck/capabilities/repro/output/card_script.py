@@ -5,7 +5,7 @@ Its inputs are those of `guest/card`: the same random floats, and the integers o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from flacheck.capabilities.repro.kernel.expression_types import NAMES
@@ -40,8 +40,8 @@ def random_floats(number, size, dtype, cast=lambda block: block):
 
 
 grid = {grid}
-storages = [
-{storages}]
+storages = {{
+{storages}}}
 tensors = {{
 {tensors}}}
 {integers}
@@ -64,7 +64,7 @@ if wrong:
 def parts(record: Record) -> tuple[str, str, str]:
     """Return the words that a script prints, the code that makes its inputs, and its check."""
     facts: Mapping[str, Any] = record.findings[0]["facts"]
-    prepare = "".join(_inputs(facts))
+    prepare = _inputs(facts, _used_tensors(record, facts))
     numbers = sorted(facts["samples"], key=lambda name: -len(facts["samples"][name]["places"]))
     if not numbers:
         return _FAULT, prepare, "torch.cuda.synchronize()\n"
@@ -91,19 +91,31 @@ def _number(text: str) -> float:
     return float.fromhex(text) if "x" in text or "n" in text else float(int(text))
 
 
-def _inputs(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the code that makes the memory of a launch."""
+def _used_tensors(record: Record, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tensors that the kernel of a record still takes, by their paths."""
+    arguments = record.launch.args if record.launch else {}
+    # A tensor of a tuple has the path "name[0]".
+    return {
+        path: tensor
+        for path, tensor in facts["tensors"].items()
+        if path.partition("[")[0] in arguments
+    }
+
+
+def _inputs(facts: Mapping[str, Any], used: Mapping[str, Any]) -> str:
+    """Return the code that makes the memory of the tensors that a launch uses."""
     storages, tensors, integers = "", "", ""
-    for number, size in enumerate(facts["storages"]):
+    for number in sorted({each["storage"] for each in used.values()}):
+        size = facts["storages"][number]
         dtype = _dtype_of(facts, number)
         name = _torch_name(dtype)
         if dtype in _RANDOM:
             cast = f", lambda block: block{_CASTS[dtype]}" if dtype in _CASTS else ""
-            storages += f"    random_floats({number}, {size}, {name}{cast}),\n"
+            storages += f"    {number}: random_floats({number}, {size}, {name}{cast}),\n"
         else:
             zeros = f'torch.zeros({size}, dtype=torch.uint8, device="cuda")'
-            storages += f"    {zeros}.view({name}),\n"
-    for path, each in facts["tensors"].items():
+            storages += f"    {number}: {zeros}.view({name}),\n"
+    for path, each in used.items():
         name = _torch_name(each["dtype"])
         place = f"({tuple(each['shape'])}, {tuple(each['strides'])}, {each['offset']})"
         storage = f"storages[{each['storage']}].view({name})"
@@ -112,7 +124,7 @@ def _inputs(facts: Mapping[str, Any]) -> Iterator[str]:
         if any(each["values"] or ()) and each["dtype"] not in _RANDOM:
             values = f"torch.tensor({list(each['values'])}, dtype={name})"
             integers += f'tensors["{path}"].copy_({values}.view({tuple(each["shape"])}))\n'
-    yield _INPUTS.format(
+    return _INPUTS.format(
         seed=facts["seed"],
         block=_BLOCK,
         formula=_FORMULAS[facts["distribution"] or "normal"],
