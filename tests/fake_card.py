@@ -278,6 +278,12 @@ def _count(source: int, target: int, count: int, more: int = 0) -> None:
     _gpu.view(target, 4 * count)[:] = struct.pack(f"<{count}i", *range(more, count + more))
 
 
+def _large(source: int, target: int, count: int, more: int = 0) -> None:
+    """Write an i64 that no double holds, plus a number."""
+    content = struct.pack("<q", 2**62 + more) * (count // 2)
+    _gpu.view(target, len(content))[:] = content
+
+
 def _quantise(source: int, target: int, count: int, more: int = 0) -> None:
     """Write the places of all elements as bytes, plus a number."""
     _gpu.view(target, count)[:] = bytes((place + more) % 256 for place in range(count))
@@ -313,7 +319,8 @@ def _compare(
     columns = []
     for address in (one, two, before):
         content = bytes(_gpu.view(address, length))
-        columns.append(struct.unpack(f"<{count}{kind}", content))
+        # As doubles: those of integers of 64 bits are rounded.
+        columns.append(list(map(float, struct.unpack(f"<{count}{kind}", content))))
         columns.append(struct.unpack(f"<{count}{whole}", content))
     sums = [0.0] * 7
     largest, worst, low, high = 0.0, 0.0, 2**64 - 1, 0
@@ -348,6 +355,8 @@ _KERNELS: dict[str, Callable[..., None]] = {
     "write beyond": _write_beyond,
     "count": _count,
     "count from one": functools.partial(_count, more=1),
+    "large": _large,
+    "large and one": functools.partial(_large, more=1),
     "quantise": _quantise,
     "quantise by one more": functools.partial(_quantise, more=1),
     "quantise by two more": functools.partial(_quantise, more=2),

@@ -82,7 +82,7 @@ def floats(form: tuple[int, int], content: bytes) -> Sequence[float]:
     """Return elements as numbers."""
     size, kind = form
     if not kind:
-        return [float(value) for value in array.array(_UNSIGNED[size], content)]
+        return array.array(_UNSIGNED[size], content)
     if size == 8 or form == FORMS["fp32"]:
         return array.array("d" if size == 8 else "f", content)
     if form == FORMS["bf16"]:

@@ -126,7 +126,7 @@ def _count_strays(
 
 
 def _number(text: str) -> float:
-    return float.fromhex(text) if _is_float(text) else float(int(text))
+    return float.fromhex(text) if _is_float(text) else int(text)
 
 
 def _is_float(text: str) -> bool:

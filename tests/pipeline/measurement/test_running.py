@@ -118,6 +118,8 @@ def test_the_majority_decides_which_release_differs(runner: CardRunner, tmp_path
     ("dtype", "behaviours", "state"),
     [
         ("i32", ("count", "count from one"), State.DIFFERS),
+        ("i64", ("large", "large and one"), State.DIFFERS),
+        ("i1", ("quantise", "quantise by one more"), State.DIFFERS),
         ("i8", ("quantise", "quantise by one more"), State.ROUNDING),
         ("i8", ("quantise", "quantise by two more"), State.DIFFERS),
     ],
@@ -125,13 +127,14 @@ def test_the_majority_decides_which_release_differs(runner: CardRunner, tmp_path
 def test_integers_are_not_rounded(
     runner: CardRunner, tmp_path: Path, dtype: str, behaviours: tuple[str, str], state: State
 ) -> None:
-    """Indices and counts must be equal; bytes, which are quantised floats, may differ by one."""
+    """Counts and booleans must be equal; bytes, which are quantised floats, may differ by one."""
     good, bad = behaviours
     document = _measure(runner, tmp_path, launch(tmp_path, good, bad, good, bad, output=dtype))
     (result,) = document.launches
     assert _states(result) == [State.SAME, state, State.SAME, state]
     reasons = {each.reason for each in result.results if each.state is State.DIFFERS}
     assert len(reasons) <= 1
+    assert (result.disagreement is not None) == bool(reasons)
 
 
 def test_a_slower_release_is_named(runner: CardRunner, tmp_path: Path) -> None:
