@@ -132,11 +132,19 @@ def _wrong_record(facts: dict[str, Any], *tensors: str) -> Record:
     return wrong.with_(findings=({"code": "FC706", "title": "t", "facts": facts},))
 
 
-@pytest.mark.parametrize(("dtype", "bound"), [("i32", ""), ("fp32", " and not abs(")])
-def test_a_script_compares_integers_exactly(dtype: str, bound: str) -> None:
-    """Only floats may be off by rounding."""
+@pytest.mark.parametrize(
+    ("dtype", "text", "right", "bound"),
+    [
+        ("i32", str(2**32 - 7), "right = [-7]", ""),
+        ("i64", str(2**62 + 1), f"right = [{2**62 + 1}]", ""),
+        ("u8", "255", "right = [255]", ""),
+        ("fp32", "0x1.8p+0", "right = [1.5]", " and not abs("),
+    ],
+)
+def test_a_script_compares_integers_exactly(dtype: str, text: str, right: str, bound: str) -> None:
+    """Only floats may be off by rounding; integers have their sign and all of their digits."""
     place = {"storage": 0, "shape": [3], "strides": [1], "offset": 0, "values": None}
-    sample = {"places": [1], "values": [["7"], ["8"]]}
+    sample = {"places": [1], "values": [[text], ["8"]]}
     facts: dict[str, Any] = {"storages": [12], "tensors": {"a": {"dtype": dtype, **place}}}
     facts |= {"grid": [1], "seed": 0, "distribution": "normal", "samples": {"0": sample}}
     facts |= {"right_group": 0, "tolerance": 0.5}
@@ -144,6 +152,8 @@ def test_a_script_compares_integers_exactly(dtype: str, bound: str) -> None:
     words, _, check = card_script.parts(wrong)
     assert words == card_script.WORDS
     assert f"if each[1] != each[2]{bound}" in check
+    assert right in check.splitlines()
+    assert (".double()" in check) == bool(bound)
     compile(check, "check.py", "exec")
 
 
@@ -162,10 +172,13 @@ def test_a_script_has_the_inputs_of_the_runner() -> None:
         values = [5, -1, 7] if dtype == "i64" else None
         place = {"shape": [3], "strides": [1], "offset": 1, "values": values}
         tensors[name] = {"storage": number, "dtype": dtype, **place}
+    # Integers of the program in a storage of floats.
+    place = {"shape": [3], "strides": [1], "offset": 2, "values": [0, 0, 0]}
+    tensors["e"] = {"storage": 0, "dtype": "i32", **place}
     storages = [4 * 100_000, 2 * 70_001, 4, 2 * 9, 8 * 4]
     form = {"storages": storages, "tensors": tensors}
     facts = {**form, "grid": [1], "seed": 3, "distribution": "negative", "samples": {}}
-    _, prepare, _ = card_script.parts(_wrong_record(facts, *"abcd"))
+    _, prepare, _ = card_script.parts(_wrong_record(facts, *"abcde"))
     made: dict[str, Any] = {"torch": torch}
     exec(prepare.replace(".cuda()", "").replace('device="cuda"', 'device="cpu"'), made)
     layout = Layout(form)

@@ -19,6 +19,7 @@ _MOST_PLACES = 16
 # The numbers of the runner: the length of its blocks, and the dtypes that it fills.
 _BLOCK = 65_521
 _RANDOM = ("fp64", "fp32", "fp16", "bf16", "fp8e4nv", "fp8e5")
+_SIGNED = {"i8": 8, "i16": 16, "i32": 32, "i64": 64}
 _FORMULAS = {
     "normal": "draw * 0.5",
     "negative": "-abs(draw) * 0.5",
@@ -50,7 +51,7 @@ _CHECK = """\
 torch.cuda.synchronize()
 places = {places}
 right = {right}
-result = storages[{number}]{view}[places].double().tolist()
+result = storages[{number}]{view}[places]{convert}.tolist()
 {bound}wrong = [
     each
     for each in zip(places, result, right)
@@ -71,8 +72,9 @@ def parts(record: Record) -> tuple[str, str, str]:
     sample = facts["samples"][numbers[0]]
     step = -(-len(sample["places"]) // _MOST_PLACES)
     dtype = _dtype_of(facts, int(numbers[0]))
-    bound, condition = "", ""
+    convert, bound, condition = "", "", ""
     if dtype in _RANDOM:
+        convert = ".double()"
         bound = "scale = (sum(value * value for value in right) / len(right)) ** 0.5\n"
         limit = f"{facts['tolerance']} * (scale + abs(each[2]))"
         condition = f" and not abs(each[1] - each[2]) <= {limit}"
@@ -80,15 +82,23 @@ def parts(record: Record) -> tuple[str, str, str]:
         number=numbers[0],
         view=f".view({_torch_name(dtype)})",
         places=list(sample["places"][::step]),
-        right=[_number(text) for text in sample["values"][facts["right_group"]][::step]],
+        right=[_number(text, dtype) for text in sample["values"][facts["right_group"]][::step]],
+        convert=convert,
         bound=bound,
         condition=condition,
     )
     return WORDS, prepare, check
 
 
-def _number(text: str) -> float:
-    return float.fromhex(text) if "x" in text or "n" in text else float(int(text))
+def _number(text: str, dtype: str) -> float:
+    """Return an element of a sample, which has integers without their sign."""
+    if dtype in _RANDOM:
+        return float.fromhex(text)
+    number = int(text)
+    bits = _SIGNED.get(dtype)
+    if bits and number >> (bits - 1):
+        number -= 1 << bits
+    return number
 
 
 def _used_tensors(record: Record, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,7 +131,9 @@ def _inputs(facts: Mapping[str, Any], used: Mapping[str, Any]) -> str:
         storage = f"storages[{each['storage']}].view({name})"
         tensors += f'    "{path}": {storage}.as_strided{place},\n'
         # A storage without floats holds zeros.
-        if any(each["values"] or ()) and each["dtype"] not in _RANDOM:
+        has_floats = _dtype_of(facts, each["storage"]) in _RANDOM
+        is_written = each["values"] and (has_floats or any(each["values"]))
+        if is_written and each["dtype"] not in _RANDOM:
             values = f"torch.tensor({list(each['values'])}, dtype={name})"
             integers += f'tensors["{path}"].copy_({values}.view({tuple(each["shape"])}))\n'
     return _INPUTS.format(
