@@ -152,7 +152,7 @@ class CostBench:
             choices={self.choice.identity: self.choice},
             packages=self._packages(),
             purpose=Purpose.DTYPES,
-            # The user named the script that launched these kernels.
+            # The user named the module or package that launched these kernels.
             trust=True,
         )
         with Store.open(self.store) as store:
