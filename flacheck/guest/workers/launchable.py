@@ -18,10 +18,13 @@ _ENTRY = re.compile(r"\.entry\s+[\w$]+\(([^)]*)\)")
 _SCRATCH = ("global_scratch", "profile_scratch")
 # Sections that only debuggers read, half of a compressed binary: the text of the PTX above all.
 _DEBUG_SECTIONS = (b".debug_", b".nv_debug_")
+# The first bytes of an ELF binary of 64 bits, and the size of its header.
+_ELF, _HEADER_SIZE = b"\x7fELF\x02", 64
 # In an ELF header of 64 bits: the place of the section headers, and their size, number and names.
 _SECTION_TABLE, _SECTION_COUNTS = (40, "<Q"), (58, "<3H")
-# The first fields of a section header: name, type, flags, address, place, size.
-_SECTION = "<IIQQQQ"
+# The first fields of a section header: name, type, flags, address, place, size. A section of one
+# type has a size and no bytes.
+_SECTION, _WITHOUT_BYTES = struct.Struct("<IIQQQQ"), 8
 
 
 def describe_binary(compiled_kernel: Any, arguments: Mapping[str, Any], warp_size: int) -> Json:
@@ -58,16 +61,24 @@ def describe_binary(compiled_kernel: Any, arguments: Mapping[str, Any], warp_siz
 
 
 def without_debug(code: bytes) -> bytes:
-    """Return an ELF binary with zeros in its debug sections, so that it is compressed to half."""
+    """Return an ELF binary with zeros in its debug sections, so that it is compressed to half.
+
+    A binary without a whole table of named sections stays as it is.
+    """
+    if not code.startswith(_ELF) or len(code) < _HEADER_SIZE:
+        return code
     (table,) = struct.unpack_from(_SECTION_TABLE[1], code, _SECTION_TABLE[0])
     size, count, names = struct.unpack_from(_SECTION_COUNTS[1], code, _SECTION_COUNTS[0])
+    if names >= count or size < _SECTION.size or table + count * size > len(code):
+        return code
     headers = []
     for index in range(count):
-        headers.append(struct.unpack_from(_SECTION, code, table + index * size))
+        headers.append(_SECTION.unpack_from(code, table + index * size))
     names_place = headers[names][4]
     stripped = bytearray(code)
-    for name, _, _, _, place, length in headers:
-        if code.startswith(_DEBUG_SECTIONS, names_place + name):
+    for name, kind, _, _, place, length in headers:
+        has_bytes = kind != _WITHOUT_BYTES and place + length <= len(code)
+        if has_bytes and code.startswith(_DEBUG_SECTIONS, names_place + name):
             stripped[place : place + length] = bytes(length)
     return bytes(stripped)
 

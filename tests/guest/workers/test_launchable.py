@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.guest.workers.launchable import describe_binary
+from flacheck.guest.workers.launchable import describe_binary, without_debug
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.run import records_of
@@ -22,22 +22,28 @@ from flacheck.subjects.inputs.expand import Selection
 from flacheck.subjects.inputs.subject import Subject
 
 
-def _elf(**sections: bytes) -> bytes:
+def _elf(kind: int = 1, **sections: bytes) -> bytes:
     """Return an ELF binary of sections, whose names stand in its last one."""
     names = b"\0" + b"".join(f".{name}\0".encode() for name in (*sections, "shstrtab"))
     contents = [*sections.values(), names]
     header = struct.pack(
-        "<4s36xQ10x3H", b"\x7fELF", 64 + len(b"".join(contents)), 64, len(contents), len(sections)
+        "<5s35xQ10x3H",
+        b"\x7fELF\x02",
+        64 + len(b"".join(contents)),
+        64,
+        len(contents),
+        len(sections),
     )
     body, table = b"", b""
     for name, content in zip((*sections, "shstrtab"), contents):
         place = names.index(f".{name}\0".encode())
-        table += struct.pack("<IIQQQQ24x", place, 1, 0, 0, 64 + len(body), len(content))
+        table += struct.pack("<IIQQQQ24x", place, kind, 0, 0, 64 + len(body), len(content))
         body += content
     return header + body + table
 
 
 ELF = _elf(text=b"code", nv_debug_ptx_txt=b"ptx", debug_line=b"lines")
+LINES = _elf(debug_line=b"lines")
 
 
 def _binary(parameters: int, signature: Any, constants: Any, **metadata: Any) -> Any:
@@ -79,6 +85,22 @@ def test_a_binary_is_kept_without_what_only_debuggers_read() -> None:
     code = zlib.decompress(base64.b64decode(description["code"]))
     assert code == _elf(text=b"code", nv_debug_ptx_txt=bytes(3), debug_line=bytes(5))
     assert description["digest"] == hashlib.sha256(code).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(b"binary" * 20, id="no ELF"),
+        pytest.param(LINES[:50], id="cut in its header"),
+        pytest.param(LINES[:-1], id="cut in its table"),
+        pytest.param(LINES[:60] + bytes(4) + LINES[64:], id="without a number of sections"),
+        pytest.param(LINES.replace(struct.pack("<Q", 5), struct.pack("<Q", 999)), id="too long"),
+        pytest.param(_elf(8, debug_line=b"lines"), id="a section without bytes"),
+    ],
+)
+def test_an_odd_binary_stays_as_it_is(code: bytes) -> None:
+    """Nothing is cut, appended or refused."""
+    assert without_debug(code) == code
 
 
 def test_the_assembly_shows_how_many_scratch_pointers_follow() -> None:
