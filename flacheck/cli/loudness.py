@@ -104,7 +104,7 @@ _FIRST_STEPS = {
     "bisect": "finding the cell and its releases",
     "repro": "compiling the failing cell",
     "capture": "starting the program",
-    "dtypes": "starting the program",
+    "dtypes": "importing the modules",
 }
 
 

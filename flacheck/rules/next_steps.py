@@ -11,14 +11,15 @@ from flacheck.tables.targets import TARGETS
 
 _REPORT = "https://github.com/triton-lang/triton/issues/new?"
 _TITLE, _BODY = 150, 1_500
-# Failures of dtypes, which `flacheck dtypes` follows through a program.
+# Failures of dtypes, which `flacheck dtypes` follows through a package's layers.
 _DTYPES = ("FC701", "FC703", "FC704")
 # Failures that a known miscompile shows as: wrong results, and accesses beyond a tensor.
 _MISCOMPILES = ("FC702", "FC705", "FC916", "FC917")
 # Failures of the driver, or of what it loads.
 _DRIVER = ("FC919", "FC932")
 # What a compile needs of a log, and what prints it.
-_SUBJECT = "the package and its version (`pip list`), or the traceback of the program"
+_PACKAGE = "the package and its version (`pip list`)"
+_SUBJECT = f"{_PACKAGE}, or the traceback of the program"
 _NEEDS = {
     "triton": "the release of Triton (`pip show triton`)",
     "target": "the GPU (`nvidia-smi`, `rocminfo`)",
@@ -36,8 +37,8 @@ def commands(rule: Rule, facts: Mapping[str, Any]) -> Iterator[str]:
         # Releases that do not fit together, or a fault of the machine.
         yield "flacheck check" if rule.direction else "flacheck doctor"
     elif rule.code in _DTYPES:
-        if "script" in facts:
-            yield shlex.join(["flacheck", "dtypes", "--", facts["script"]])
+        if "package" in facts:
+            yield shlex.join(["flacheck", "dtypes", "--package", facts["package"]])
     elif rule.code in _MISCOMPILES:
         yield "flacheck list advisories"
     elif rule.code.startswith("FC8"):
@@ -51,8 +52,8 @@ def commands(rule: Rule, facts: Mapping[str, Any]) -> Iterator[str]:
 def find_missing_facts(rule: Rule, facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a log does not name and the commands of a rule need."""
     has_subject = "package" in facts or "script" in facts
-    if rule.code in _DTYPES and "script" not in facts:
-        yield "the traceback of the program"
+    if rule.code in _DTYPES and "package" not in facts:
+        yield _PACKAGE
     if not _is_shown_by_a_compile(rule):
         return
     if not has_subject:

@@ -346,14 +346,14 @@ def test_no_compile_is_proposed_for_a_log_that_names_neither_package_nor_program
     assert list(finding.lacks) == explained.to_json()["findings"][0]["facts"]["lacks"]
 
 
-def test_dtypes_of_a_program_are_followed_where_an_operation_refuses_them() -> None:
-    """A dtype error proposes `flacheck dtypes`."""
-    program = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n'
+def test_dtypes_of_a_package_are_followed_where_an_operation_refuses_them() -> None:
+    """A dtype error proposes `flacheck dtypes` for the package that the log names."""
+    frame = 'fla-core==0.4.2\n  File "/x/site-packages/fla/layers/gla.py", line 3, in forward\n'
     refusal = "RuntimeError: mat1 and mat2 must have the same dtype, but got Float and Half\n"
-    (finding,) = flacheck.explain(program + refusal).findings
-    assert finding.next == ("flacheck dtypes -- train.py",)
+    (finding,) = flacheck.explain(frame + refusal).findings
+    assert finding.next == ("flacheck dtypes --package fla-core==0.4.2",)
     (finding,) = flacheck.explain(refusal).findings
-    assert (finding.next, finding.lacks) == ((), ("the traceback of the program",))
+    assert (finding.next, finding.lacks) == ((), ("the package and its version (`pip list`)",))
     (finding,) = flacheck.explain("RuntimeError: CUDA error: out of memory\n").findings
     assert finding.next == ("flacheck explain FC926",)
 
