@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -556,3 +557,14 @@ def test_known_shows_published_and_own_measurements(folder: Path, tmp_path: Path
         run = opened.begin_run({}, PACKAGE, purpose=Purpose.MEASURE)
         opened.finish_run(run, {FIELD: own.to_json()})
     assert clauses() == [slower.replace("1 of 1", "0 of 1").replace(" (gla 1.50)", "")]
+
+
+def test_no_shipped_file_names_a_folder_of_the_machine_that_built_it() -> None:
+    """A reason or a message has the path below the package, not below that machine's cache."""
+    folder = re.compile(r"/(?:tmp|work|home|mnt)/[^\s'\"]+")
+    files = sorted(find_shipped_folder("results").rglob("*.zst"))
+    assert files
+    for file in files:
+        content = file.read_bytes()
+        text = f"{decode_header(content, file.name)}{decode_body(content, file.name)}"
+        assert not folder.search(text), file.name
