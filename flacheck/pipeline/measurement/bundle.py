@@ -265,4 +265,5 @@ def request_of(launch: BundledLaunch, folder: Path, tolerance: float, wobble: fl
         "variants": variants,
         "tolerance": tolerance,
         "wobble": wobble,
+        "has_judge": launch.made_up is None,
     }
