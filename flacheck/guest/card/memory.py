@@ -14,8 +14,10 @@ _GUARD_BYTES, _GUARD = 4096, 0xA7
 # The alignment of torch's allocations.
 _ALIGN = 512
 _BLOCKS, _THREADS = 1024, 256
-# Elements of a storage that are kept where results disagree.
+# Elements of a storage that are kept where results disagree. Python searches at most so many bytes
+# for them, in windows.
 _MOST_SAMPLES = 1_000
+_MOST_SEARCHED_BYTES, _WINDOW = 16 << 20, 4096
 # The results of compare.cu: seven sums, two largest numbers, and the smallest and largest bits of
 # a written value.
 _RESULT = struct.Struct("<9d2Q")
@@ -185,9 +187,12 @@ def places_outside(
 ) -> list[int]:
     """Return the places of a storage's elements that differ by more than `rounding_bounds`.
 
-    They are evenly spread.
+    They are evenly spread, and so are the parts of a large storage in which they are looked for.
     """
     size, form = layout.form_of(number)
+    every = max(1, -(-len(one) // _MOST_SEARCHED_BYTES))
+    starts = range(0, len(one), _WINDOW * every)
+    one, two = (b"".join(each[at : at + _WINDOW] for at in starts) for each in (one, two))
     first, second = floats((size, form), one), floats((size, form), two)
     finite = [value for value in first if value - value == 0]
     scale = (sum(value * value for value in finite) / max(1, len(finite))) ** 0.5
@@ -199,7 +204,8 @@ def places_outside(
             difference = min(difference, 256 - difference)
         # A comparison with NaN is false.
         if x != y and not difference <= absolute + relative * abs(x):
-            places.append(place)
+            window, offset = divmod(place, _WINDOW // size)
+            places.append(window * every * (_WINDOW // size) + offset)
     return places[:: max(1, -(-len(places) // _MOST_SAMPLES))]
 
 
