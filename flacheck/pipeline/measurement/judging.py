@@ -135,6 +135,8 @@ def _state(
         return _state_of_equal(finding, reference, findings)
     if not _is_finite(findings["variants"], reference):
         return State.NOT_COMPARABLE, "the others' results are not finite under any inputs"
+    if _is_amplified(findings):
+        return State.NOT_COMPARABLE, _AMPLIFICATION_REASON
     return State.DIFFERS, _describe(_difference_of_class(findings["variants"], finding["class"]))
 
 
@@ -146,10 +148,13 @@ def _state_of_equal(
     is_first = finding["compared_with"] != reference
     if difference is None or is_first or not difference["differing"]:
         return State.SAME, None
-    amplification = findings.get("amplification") or 0.0
-    if amplification > _MOST_AMPLIFICATION_REASON:
+    if _is_amplified(findings):
         return State.NOT_COMPARABLE, _AMPLIFICATION_REASON
     return State.ROUNDING, None
+
+
+def _is_amplified(findings: Json) -> bool:
+    return (findings.get("amplification") or 0.0) > _MOST_AMPLIFICATION_REASON
 
 
 def _is_finite(variants: Mapping[str, Json], reference: int | None) -> bool:
@@ -180,10 +185,16 @@ def _describe(difference: Json | None) -> str:
 
 
 def _wrong(launch: BundledLaunch, states: Sequence[State]) -> set[int]:
-    """Return the indices of wrong results: only for a program's launch, beside a good result."""
-    if launch.made_up or not any(state in _GOOD for state in states):
+    """Return the indices of wrong results: only for a program's launch, beside a good result.
+
+    A race that at least half of the binaries show is the kernel's: the others had luck.
+    """
+    good = sum(state in _GOOD for state in states)
+    if launch.made_up or not good:
         return set()
-    bad = (State.DIFFERS, State.UNSTABLE, State.FAULTS)
+    bad = [State.DIFFERS, State.FAULTS]
+    if states.count(State.UNSTABLE) < good:
+        bad.append(State.UNSTABLE)
     return {index for index, state in enumerate(states) if state in bad}
 
 

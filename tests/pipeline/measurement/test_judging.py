@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from flacheck.evidence.measured.ratios import (
     summarise,
 )
 from flacheck.evidence.measured.results import LaunchResult, Result, State, Times
-from flacheck.pipeline.measurement.judging import spacing, tolerance
+from flacheck.model import Json
+from flacheck.pipeline.measurement.judging import judge_launch, spacing, tolerance
 from tests.pipeline.measurement.bundles import launch
 
 RATIOS = st.floats(min_value=0.01, max_value=100)
@@ -91,3 +93,40 @@ def test_the_narrowest_dtype_decides_what_rounding_explains(tmp_path: Path) -> N
     bundled = launch(tmp_path, "double")
     assert spacing(bundled) == 2.0**-10
     assert tolerance(bundled) == 2.0**-8
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=4))
+def test_a_race_of_most_releases_is_the_kernels(are_stable: list[bool]) -> None:
+    """A release whose two runs agree by luck makes the others no wrong results."""
+    same: Json = {"broken_guard": None, "written": 9, "not_finite": 0, "class": 0}
+    variants = {}
+    for index, is_stable in enumerate(are_stable):
+        variants[str(index)] = same | {
+            "is_stable": is_stable,
+            "compared_with": 0,
+            "difference": None,
+        }
+    with tempfile.TemporaryDirectory() as folder:
+        bundled = launch(Path(folder), *["double"] * len(are_stable))
+    wrong = [each.is_wrong for each in judge_launch(bundled, {"variants": variants}, {}).results]
+    unstable = [not each for each in are_stable]
+    assert wrong == (unstable if sum(unstable) < sum(are_stable) else [False] * len(wrong))
+
+
+@pytest.mark.parametrize(
+    ("amplification", "state"), [(2.0, State.DIFFERS), (9.0, State.NOT_COMPARABLE)]
+)
+def test_results_that_any_rounding_changes_are_not_compared(
+    tmp_path: Path, amplification: float, state: State
+) -> None:
+    """Nor is one that lies outside the widened tolerance: a recurrence may leave any bound."""
+    same: Json = {"is_stable": True, "broken_guard": None, "written": 9, "not_finite": 0}
+    difference: Json = {"written": 9, "differing": 9, "outside": 9, "not_finite_in_one": 0}
+    difference |= {"error": 1.0, "largest": 2.0}
+    variants = {
+        str(index): same | {"class": number, "compared_with": 0, "difference": found}
+        for index, (number, found) in enumerate([(0, None), (0, None), (1, difference)])
+    }
+    facts = {"variants": variants, "amplification": amplification}
+    results = judge_launch(launch(tmp_path, *["double"] * 3), facts, {}).results
+    assert [each.state for each in results] == [State.SAME, State.SAME, state]
