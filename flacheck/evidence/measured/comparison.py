@@ -67,9 +67,9 @@ class CardComparison(JsonStruct, frozen=True):
 
     @property
     def slower(self) -> list[Ratio]:
-        """The slower operators, the slowest first."""
+        """The slower operators, those in fp32 last, each time the slowest first."""
         slower = [each for each in self.ratios if each.change == "slower"]
-        return sorted(slower, key=lambda each: (-each.ratio, each.name))
+        return sorted(slower, key=lambda each: (each.dtype == "fp32", -each.ratio, each.name))
 
     @property
     def faster(self) -> list[Ratio]:
@@ -84,7 +84,7 @@ class CardComparison(JsonStruct, frozen=True):
     def clause(self) -> str:
         """The end of an answer's sentence: `on an H200: 2 of 63 operators slower (…), …`."""
         slower = f"{len(self.slower)} of {len(self.ratios)} {self.unit} slower"
-        worst = [f"{short_name(each)} {each.ratio:.2f}" for each in self.slower[:_MOST_NAMES]]
+        worst = [f"{label(each)} {each.ratio:.2f}" for each in self.slower[:_MOST_NAMES]]
         if worst:
             slower += f" ({', '.join(worst)})"
         outputs = "no wrong output"
@@ -101,6 +101,7 @@ class SlowOperator(JsonStruct, frozen=True):
     """
 
     operator: str
+    dtype: str | None
     card: str
     ratio: float
     beside: ToolchainName
@@ -110,7 +111,7 @@ class SlowOperator(JsonStruct, frozen=True):
 def slow_operators(
     by_release: Mapping[str, Iterable[CardComparison]], toolchain: str
 ) -> list[SlowOperator]:
-    """Return the slower operators under a release, the slowest first, each once on each GPU."""
+    """Return the slower operators under a release, as `CardComparison.slower` orders them."""
     older = [each for each in by_release if by_version(each) < by_version(toolchain)]
     older.sort(key=by_version, reverse=True)
     slow: dict[tuple[str, str], SlowOperator] = {}
@@ -123,10 +124,10 @@ def slow_operators(
                 if others and not any(_is_slow(each, ratio) for each in others):
                     break
                 since = release if others else since
-            name = short_name(ratio)
-            own = SlowOperator(name, measured.card, ratio.ratio, measured.before, since)
-            slow.setdefault((name, measured.card), own)
-    return sorted(slow.values(), key=lambda each: -each.ratio)
+            name, facts = short_name(ratio), (measured.card, ratio.ratio, measured.before, since)
+            own = SlowOperator(name, ratio.dtype, *facts)
+            slow.setdefault((label(ratio), measured.card), own)
+    return sorted(slow.values(), key=lambda each: (each.dtype == "fp32", -each.ratio))
 
 
 def _is_slow(comparison: CardComparison, ratio: Ratio) -> bool:
@@ -139,7 +140,10 @@ def slow_points(slow: Iterable[SlowOperator]) -> list[Point]:
     points = []
     groups = group_by_key(((each.card, each.beside), each) for each in slow)
     for (card, beside), own in groups.items():
-        names = [f"{each.operator} {each.ratio:.2f} since {short(each.since)}" for each in own]
+        names = []
+        for each in own:
+            name = with_dtype(each.operator, each.dtype)
+            names.append(f"{name} {each.ratio:.2f} since {short(each.since)}")
         text = f"slower than under {toolchain_label(beside)} on {with_article(card)}: "
         text += ", ".join(some(names, _MOST_NAMES))
         points.append(Point(text, "flacheck measure --shape measures at your sizes"))
@@ -183,7 +187,7 @@ def slowdowns(comparisons: Iterable[CardComparison], most: float) -> list[str]:
     """Return a sentence for each GPU on which operators are slower than allowed."""
     sentences = []
     for each in comparisons:
-        slow = [f"{short_name(ratio)} {ratio.ratio:.2f}" for ratio in each.beyond(most)]
+        slow = [f"{label(ratio)} {ratio.ratio:.2f}" for ratio in each.beyond(most)]
         if slow:
             sentences.append(
                 f"on {with_article(each.card)}, slower than under {each.before} by more than "
@@ -251,6 +255,16 @@ def stored_measurements(store: Store) -> list[MeasureDocument]:
 def short_name(ratio: Ratio) -> str:
     """Return the last part of an operator's or a kernel's name."""
     return ratio.name.replace(":", ".").rpartition(".")[2]
+
+
+def label(ratio: Ratio) -> str:
+    """Return the short name of an operator or a kernel with its dtype."""
+    return with_dtype(short_name(ratio), ratio.dtype)
+
+
+def with_dtype(name: str, dtype: str | None) -> str:
+    """Return a name with a dtype; bf16, in which models compute, is not named."""
+    return name if dtype in (None, "bf16") else f"{name} in {dtype}"
 
 
 def with_article(card: str) -> str:
