@@ -294,14 +294,15 @@ def test_what_was_measured_slower_on_this_gpu_restricts_a_yes(here: Path, site: 
 
 def test_what_was_not_measured_is_said(here: Path, site: Path) -> None:
     """The next commands measure it on the GPU that is here."""
+    about = "liger-kernel==0.8.5"
     _nvidia_smi(here, "NVIDIA H200, 580.159.04, 9.0")
-    result = flacheck.check(package=f"{FLA}==0.4.2")
+    result = flacheck.check(package=about)
     assert result.packages[0].measured_on == ()
     _install(site, "triton", "3.9.0")
-    result = flacheck.check(package=f"{FLA}==0.4.2")
+    result = flacheck.check(package=about)
     page = "".join(render("markdown", environment.report(result), Display()))
-    assert f"Speed on NVIDIA H200: not measured for {FLA}==0.4.2" in page
-    assert result.next[-1] == f"flacheck measure --package {FLA}==0.4.2 --triton 3.8.0,3.9.0"
+    assert f"Speed on NVIDIA H200: not measured for {about}" in page
+    assert result.next[-1] == f"flacheck measure --package {about} --triton 3.8.0,3.9.0"
 
 
 def test_a_package_without_results_is_not_known_with_the_command_that_compiles_it(

@@ -20,7 +20,7 @@ from flacheck.evidence.published.form import decode_body, decode_header, encode
 from flacheck.evidence.published.library import open_library
 from flacheck.model import Record
 from flacheck.store import Store
-from flacheck.tables import find_shipped_folder
+from flacheck.tables import advisories, find_shipped_folder
 from tests.cli.test_cli import flacheck
 from tests.evidence.published.test_published import answers, with_own_keys
 from tests.evidence.published.test_published import folder as folder
@@ -233,6 +233,20 @@ def test_report_shows_published_results_as_a_run(folder: Path) -> None:
     assert len(document["records"]) == 3
     validate_json("run", document)
     assert {each.toolchain: each.state.value for each in run.standings}[NEW] == "bad"
+
+
+def test_published_wrong_results_are_advised_against() -> None:
+    """Every command that names a release heeds advisories; a measurement alone is only shown."""
+    library = open_library(find_shipped_folder("results"))
+    wrong = set()
+    for entry in library.entries():
+        for measured in library.header(entry).measured:
+            release = measured.after.partition("==")[2]
+            for each in measured.wrong:
+                wrong.add((release, entry.target, each.kernel, entry.about))
+    assert wrong
+    for release, target, kernel, about in wrong:
+        assert advisories.against(release, target, kernels=[kernel], package=about), kernel
 
 
 def test_what_is_shipped_answers_without_network_and_cache(tmp_path: Path) -> None:
