@@ -21,8 +21,7 @@ from .numbers import DISTRIBUTIONS, decode
 _FAULT_EXIT = 3
 # A graph holds as many launches as take this long, but at most so many.
 _GRAPH_MICROSECONDS, _MOST_LAUNCHES = 500.0, 5
-# Rounds of all graphs; fewer if all rounds together take longer than 0.2 s, because the times of
-# long launches vary least.
+# Rounds of all graphs; fewer if all take longer than 0.2 s: times of long launches vary least.
 _ROUNDS, _FEWEST_ROUNDS, _LONG_MICROSECONDS = 8, 3, 2e5
 # Written before each launch, as Triton's own benchmark does: more than any GPU's cache, of which a
 # B200's has 126 MiB.
