@@ -234,6 +234,7 @@ CASES = [
     Case("dot-recurrence-race-blackwell", "3.6.0", "sm100", "3.7.0", "sm90"),
     Case("many-dots-memory-error-hopper", "3.7.1", "sm90", "3.5.1", "sm80"),
     Case("wgmma-register-operand-hopper", "3.8.0", "sm90", "3.7.1", "sm100"),
+    Case("wgmma-late-operand-hopper", "3.9.0", "sm90", "3.8.0", "sm100"),
     Case("packed-int16-add-hopper", "3.8.0", "sm90", "3.9.0", "sm80"),
     Case("inductor-slices", "3.7.1", "sm90", "3.8.0", "sm80"),
     Case("jump-threading-ampere", "3.7.0", "sm86", "3.6.0", "sm90"),
