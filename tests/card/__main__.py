@@ -215,8 +215,7 @@ class Check:
             found = states.count("found")
             missed = [state for state in states if state != "found"]
             self.say(f"planted {kind}", not missed, f"{found} of {len(states)} found; {missed}")
-        print(f"     {without_effect} planted changes were without effect, and {incomparable} in")
-        print("     launches that cannot be compared", flush=True)
+        print(f"     {without_effect} without effect, {incomparable} not comparable", flush=True)
 
     def planted_slow(self, originals: Sequence[Original], share: float) -> None:
         """Another configuration that is slower by Triton's own benchmark is found."""
