@@ -110,7 +110,7 @@ SHARED = {
 
 # Lines of Python that the product and its tests may have. Who raises one says why in the same
 # commit; the plan is 81,000 and 50,000.
-LINES = {"flacheck": 89634, "tests": 56816}
+LINES = {"flacheck": 89634, "tests": 56809}
 
 
 @functools.cache

@@ -14,8 +14,7 @@ _GUARD_BYTES, _GUARD = 4096, 0xA7
 # The alignment of torch's allocations.
 _ALIGN = 512
 _BLOCKS, _THREADS = 1024, 256
-# Elements of a storage that are kept where results disagree. Python searches at most so many bytes
-# for them, in windows.
+# Elements kept of a storage where results disagree; bytes that are searched for them, in windows.
 _MOST_SAMPLES = 1_000
 _MOST_SEARCHED_BYTES, _WINDOW = 16 << 20, 4096
 # The results of compare.cu: seven sums, two largest numbers, and the smallest and largest bits of

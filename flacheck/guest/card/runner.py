@@ -166,9 +166,8 @@ class _Trial:
                 inputs = self._choose_inputs(index, config["seed"])
                 self._refill = (index, inputs["distribution"], config["seed"])
             findings[str(index)] |= self._judge(index)
-        # No judge is asked about made-up arguments.
-        has_judge = self._launch["has_judge"] and len(self._classes) > 1
-        disagreements = self._samples() if has_judge else {}
+        is_judged = self._launch["has_judge"] and len(self._classes) > 1
+        disagreements = self._samples() if is_judged else {}
         if config["times"] and self._loaded:
             times = self._time(mark)
             for name, samples in times.items():

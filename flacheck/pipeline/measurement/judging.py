@@ -64,7 +64,7 @@ def judge_launch(
     for index, variant in enumerate(launch.variants):
         finding = variants.get(str(index), {})
         states.append(_state(launch, variant, finding, deaths.get(index), reference, findings))
-    wrong = _wrong(launch, [state for state, _ in states])
+    wrong = _wrong(launch, [state for state, _ in states], _is_amplified(findings))
     results = []
     for index, (variant, (state, reason)) in enumerate(zip(launch.variants, states)):
         finding = variants.get(str(index), {})
@@ -135,9 +135,10 @@ def _state(
         return _state_of_equal(finding, reference, findings)
     if not _is_finite(findings["variants"], reference):
         return State.NOT_COMPARABLE, "the others' results are not finite under any inputs"
+    reason = _describe(_difference_of_class(findings["variants"], finding["class"]))
     if _is_amplified(findings):
-        return State.NOT_COMPARABLE, _AMPLIFICATION_REASON
-    return State.DIFFERS, _describe(_difference_of_class(findings["variants"], finding["class"]))
+        reason += f"; {_AMPLIFICATION_REASON}"
+    return State.DIFFERS, reason
 
 
 def _state_of_equal(
@@ -184,15 +185,16 @@ def _describe(difference: Json | None) -> str:
     )
 
 
-def _wrong(launch: BundledLaunch, states: Sequence[State]) -> set[int]:
+def _wrong(launch: BundledLaunch, states: Sequence[State], is_amplified: bool) -> set[int]:
     """Return the indices of wrong results: only for a program's launch, beside a good result.
 
-    A race that at least half of the binaries show is the kernel's: the others had luck.
+    A race that no fewer show than compute it well is the kernel's. Only the interpreter is a judge
+    of launches that amplify rounding.
     """
     good = sum(state in _GOOD for state in states)
     if launch.made_up or not good:
         return set()
-    bad = [State.DIFFERS, State.FAULTS]
+    bad = [State.FAULTS] if is_amplified else [State.DIFFERS, State.FAULTS]
     if states.count(State.UNSTABLE) < good:
         bad.append(State.UNSTABLE)
     return {index for index, state in enumerate(states) if state in bad}
